@@ -30,7 +30,6 @@ PUBLIC = {
     "Other libraries": (
         "meshnn.integrations.dask", "meshnn.integrations.river",
         "meshnn.integrations.sktime", "meshnn.integrations.skl2onnx", "meshnn.integrations.networkx",
-        "meshnn.integrations.torch",
     ),
 }  # fmt: skip
 #: Of modules that are mostly for the library itself, what people meet.

@@ -6,11 +6,9 @@ JAX is imported when a function is made, not before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from meshnn.arrays import Array
 from meshnn.engine.layer import Layer
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations import _layer_arrays
@@ -51,37 +49,23 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
     import jax.numpy as jnp
 
     struct: Any = jax.ShapeDtypeStruct
+    # with "expand_dims" every axis of vmap stands in front of all arguments, with length 1 where it is not batched
+    call = partial(jax.pure_callback, vmap_method="expand_dims")
     t, n_parameters, dtype = mesh.topology, mesh.n_parameters, mesh.dtype
     layer = Layer.of(t, mesh.ticks, mesh.codes, mesh.ties, dtype)
     fixed = mesh.values[n_parameters:].copy()
 
-    # with "expand_dims" every axis of vmap stands in front of all arguments, with length 1 where it is not batched
-    def run(values: Any, x: Any) -> Array:
-        values, x, axes = np.asarray(values), np.asarray(x), values.ndim - 1
-        stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes])
-        y = np.empty((*stack, *x.shape[axes:-1], t.n_outputs), dtype)
-        _layer_arrays.forward(layer, values, x, y)
-        return y
-
-    def run_back(*given: Any) -> tuple[Array, Array]:
-        values, x, g = (np.asarray(a) for a in given)
-        axes = values.ndim - 1
-        stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes], g.shape[:axes])
-        by_values, by_x = (np.empty((*stack, *a.shape[axes:]), dtype) for a in (values, x))
-        _layer_arrays.vjp(layer, values, x, g, by_values, by_x)
-        return by_values, by_x
-
     @jax.custom_vjp
     def outputs(values: Any, x: Any) -> Any:
         shape = struct((*x.shape[:-1], t.n_outputs), dtype)
-        return jax.pure_callback(run, shape, values, x, vmap_method="expand_dims")
+        return call(lambda w, x: _layer_arrays.forward(layer, w, x, t.n_outputs), shape, values, x)
 
     def remember(values: Any, x: Any) -> Any:
         return outputs(values, x), (values, x)
 
     def back(kept: Any, g: Any) -> Any:
         shapes = tuple(struct(a.shape, dtype) for a in kept)
-        return jax.pure_callback(run_back, shapes, *kept, g, vmap_method="expand_dims")
+        return call(lambda w, x, g: _layer_arrays.vjp(layer, w, x, g), shapes, *kept, g)
 
     outputs.defvjp(remember, back)
 
@@ -89,8 +73,8 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
         parameters, x = jnp.asarray(parameters), jnp.asarray(x)
         if parameters.dtype != dtype or x.dtype != dtype:
             raise DataError(
-                f"parameters and x must be {dtype} as the mesh is, got {parameters.dtype} and {x.dtype}; convert them, "
-                'or build the mesh with another dtype (for float64 JAX wants jax.config.update("jax_enable_x64", True))'
+                f"parameters and x must be {dtype} as the mesh is, got {parameters.dtype} and {x.dtype}; convert them "
+                '(float64 needs jax.config.update("jax_enable_x64", True))'
             )
         if parameters.shape != (n_parameters,) or x.ndim == 0 or x.shape[-1] != t.n_inputs:
             raise DataError(

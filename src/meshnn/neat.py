@@ -1,19 +1,31 @@
 """Genomes of neat-python as meshes, and back: evolve a graph, learn its weights, continue evolution with them.
 
 `FeedForwardNetwork` and `RecurrentNetwork` of neat and the mesh of a genome have the same outputs, but for rounding.
-docs/neat.md lists the activations that are exact, and has an example.
+docs/neat.md lists the activations that are exact, and has an example. Genomes are recognised by their attributes; neat
+is not imported.
+
+A node of neat computes phi(bias + response * aggregation(weight * value, ...)). A neuron computes phi'(sum of weight *
+value), with the bias neuron among its sources. So the weight of an edge is that of its gene times a factor: response,
+the factor of the aggregation (1, or 1/n for a mean), the inner slope of the node's activation (tanh of neat is
+tanh(2.5 z)) and the outer factor of the source's (softplus of neat is 0.2 log(1 + exp(5 z))).
 """
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from meshnn.arguments import known
 from meshnn.errors import MeshError
-from meshnn.integrations.neat import GenomeNet
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 
@@ -52,7 +64,7 @@ def from_neat(genome: Any, config: Any, kind: str | None = None) -> Mesh:
     >>> from_neat(genome, Made(genome_config=settings)).forward([[1.0]]).tolist()  # 0.5 + 2 * 3
     [[6.5]]
     """
-    net = GenomeNet.of(genome, config, kind)
+    net = _GenomeNet.of(genome, config, kind)
     learned = np.array([edge.gene is not None for edge in net.edges])
     tied = np.where(learned, np.cumsum(learned) - 1, -1)
     topology = Topology(*net.sizes, [edge[:2] for edge in net.edges])
@@ -77,12 +89,10 @@ def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> An
     """
     if not isinstance(mesh, Mesh):
         raise MeshError(f"to_neat takes the mesh first, then genome and config; got {type(mesh).__name__}")
-    net, t = GenomeNet.of(genome, config, kind), mesh.topology
+    net, t = _GenomeNet.of(genome, config, kind), mesh.topology
     if (t.n_inputs, t.n_hidden, t.n_outputs) != net.sizes or not t.bias or mesh.activations != net.activations:
-        raise MeshError(
-            f"this is not the mesh of the genome: it is {t!r}, the genome's has {net.sizes} inputs, hidden neurons and "
-            f"outputs, with the activations {', '.join(net.activations)}; pass what from_neat was given"
-        )
+        raise MeshError(f"this is not the mesh of the genome: it is {t!r}, not {net.sizes} neurons with the "
+                        f"activations {', '.join(net.activations)}; pass what from_neat was given")  # fmt: skip
     wrong = np.flatnonzero(~np.isfinite(mesh.weights))
     if wrong.size:
         raise MeshError(f"weight {wrong[0]} of the mesh is {mesh.weights[wrong[0]]}; a genome takes finite weights")
@@ -94,19 +104,14 @@ def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> An
         if now == edge.weight:
             continue
         if edge.gene is None:
-            raise MeshError(
-                f"edge {edge[:2]} has the fixed weight {edge.weight}, part of an activation of neat, but here it is "
-                f"{now}, and a genome has no gene for it; learn from the mesh of from_neat, with its fixed edges"
-            )
-        if edge.gene.kind == "bias":
-            copy.nodes[edge.gene.key].bias = now / edge.factor
+            raise MeshError(f"edge {edge[:2]} is part of an activation and has the fixed weight {edge.weight}, but "
+                            f"here it is {now}, for which a genome has no gene")  # fmt: skip
+        if isinstance(edge.gene, tuple):
+            copy.connections[edge.gene].weight = now / edge.factor
         else:
-            copy.connections[edge.gene.key].weight = now / edge.factor
+            copy.nodes[edge.gene].bias = now / edge.factor
     if rest:
-        raise MeshError(
-            f"the mesh has {len(rest)} edges that the genome has not, {next(iter(rest))} the first; pass the genome it "
-            "was made of, and do not add edges"
-        )
+        raise MeshError(f"the mesh has {len(rest)} edges that the genome has not, {next(iter(rest))} the first")
     return copy
 
 
@@ -115,7 +120,7 @@ def nodes(genome: Any, config: Any, kind: str | None = None) -> list[int | None]
 
     Neurons that are part of an activation have None, too. A hidden node with softplus has 5 times neat's value.
     """
-    return GenomeNet.of(genome, config, kind).keys
+    return _GenomeNet.of(genome, config, kind).keys
 
 
 def gradient_by_gene(
@@ -129,10 +134,266 @@ def gradient_by_gene(
         Of `Mesh.gradient`, or a row of `Mesh.jacobian`, for `from_neat(genome, config, kind)`.
     """
     given = np.asarray(gradient, dtype=np.float64)
-    learned = [(edge.gene, edge.factor) for edge in GenomeNet.of(genome, config, kind).edges if edge.gene is not None]
+    learned = [(edge.gene, edge.factor) for edge in _GenomeNet.of(genome, config, kind).edges if edge.gene is not None]
     if given.shape != (len(learned),):
         raise MeshError(f"the gradient must have shape ({len(learned)},), one number per parameter; got {given.shape}")
-    found: dict[str, dict[Any, float]] = {"connection": {}, "bias": {}}
-    for (gene, factor), value in zip(learned, given.tolist(), strict=True):
-        found[gene.kind][gene.key] = value * factor
-    return found["connection"], found["bias"]
+    found = [(gene, value * factor) for (gene, factor), value in zip(learned, given.tolist(), strict=True)]
+    connections = {gene: value for gene, value in found if isinstance(gene, tuple)}
+    return connections, {gene: value for gene, value in found if not isinstance(gene, tuple)}
+
+
+# -- the net of a genome -------------------------------------------------------------------------------------------
+
+Link = tuple[int, int]
+
+
+class _Term(NamedTuple):
+    """`outer * name(slope * z + shift)`, with an activation of meshnn."""
+
+    name: str
+    slope: float = 1.0
+    outer: float = 1.0
+    shift: float = 0.0
+
+
+class _Form(NamedTuple):
+    """An activation of neat as a sum of terms and a constant."""
+
+    terms: tuple[_Term, ...]
+    constant: float = 0.0
+
+    def stages(self, output: bool) -> int:
+        """Return the ticks from the sum to the value; the readers of a hidden node apply its outer factor."""
+        if len(self.terms) > 1 or self.constant:
+            return 3
+        return 2 if output and self.terms[0].outer != 1.0 else 1
+
+    def value(self, z: float) -> float:
+        """Return the activation at z."""
+        return self.constant + sum(t.outer * _activated(t.name, t.slope * z + t.shift) for t in self.terms)
+
+
+@cache
+def _activated(name: str, z: float) -> float:
+    """Return an activation of meshnn at z."""
+    one = Mesh(Topology.layered([1, 1], bias=False), 1, output_activation=name, weights=[1.0], dtype="float64")
+    return float(one.forward([[z]])[0, 0])
+
+
+#: Activations of neat that are exact here. Those of several terms take several neurons, joined by fixed edges.
+FORMS: dict[str, _Form] = {
+    "identity": _Form((_Term("identity"),)),
+    "relu": _Form((_Term("relu"),)),
+    "elu": _Form((_Term("elu"),)),
+    "sigmoid": _Form((_Term("sigmoid", 5.0),)),
+    "tanh": _Form((_Term("tanh", 2.5),)),
+    "sin": _Form((_Term("sin", 5.0),)),
+    "gauss": _Form((_Term("gauss", math.sqrt(5.0)),)),
+    "softplus": _Form((_Term("softplus", 5.0, 0.2),)),
+    "abs": _Form((_Term("relu"), _Term("relu", -1.0))),
+    "lelu": _Form((_Term("relu"), _Term("relu", -1.0, -0.005))),
+    "selu": _Form((_Term("elu", 1.0, 1.7580993408473766), _Term("relu", 1.0, -0.7073983534918963))),
+    "clamped": _Form((_Term("relu", 1.0, 1.0, 1.0), _Term("relu", 1.0, -1.0, -1.0)), -1.0),
+    "hat": _Form((_Term("relu", 1.0, 1.0, 1.0), _Term("relu", 1.0, -2.0), _Term("relu", 1.0, 1.0, -1.0))),
+}
+
+
+class _Edge(NamedTuple):
+    source: int
+    dest: int
+    weight: float
+    gene: int | Link | None = None  # the node whose bias it is, the connection, or None: fixed
+    factor: float = 1.0  # weight = factor * value of the gene
+
+
+class _Node(NamedTuple):
+    gene: Any
+    form: _Form
+    gain: float  # aggregation of the inputs / their sum
+
+
+def _check(genome: Any, config: Any) -> Any:
+    """Return the settings of genomes of a config; refuse a genome that does not go with it."""
+    settings: Any = getattr(config, "genome_config", None)
+    wanted = ("input_keys", "output_keys", "feed_forward", "activation_defs", "aggregation_function_defs")
+    if not all(hasattr(settings, name) for name in wanted):
+        raise MeshError(f"config must be the neat.Config, not its genome_config, got {type(config).__name__}")
+    if not hasattr(genome, "nodes") or not hasattr(genome, "connections"):
+        raise MeshError(f"genome must be a genome of neat, with nodes and connections; got {type(genome).__name__}")
+    for key, gene in genome.nodes.items():
+        for name in ("bias", "response", "activation", "aggregation"):
+            if not hasattr(gene, name):  # genomes of spiking neurons (iznn), for example, have no gradient
+                raise MeshError(f"node {key} of the genome has no {name}: it is not one of neat.DefaultGenome")
+    links = [gene.key for gene in genome.connections.values() if gene.enabled]
+    sources, ends = {link[0] for link in links}, {*settings.output_keys, *(link[1] for link in links)}
+    missing = (sources - {*settings.input_keys} | ends) - genome.nodes.keys()
+    if missing:
+        raise MeshError(
+            f"the genome has no node {min(missing)}, an output or the end of a connection; is the config its?"
+        )
+    return settings
+
+
+def _sources(links: Iterable[Link]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = defaultdict(list)
+    for source, node in links:
+        found[node].append(source)
+    return found
+
+
+def _needed(outputs: list[int], sources: Mapping[int, list[int]], inputs: list[int]) -> set[int]:
+    """Return the nodes from which an output can be reached, outputs included."""
+    found, pending = set(outputs), list(outputs)
+    while pending:
+        fresh = set(sources.get(pending.pop(), ())) - found - set(inputs)
+        found |= fresh
+        pending += fresh
+    return found
+
+
+def _ordered(needed: set[int], sources: Mapping[int, list[int]]) -> list[int]:
+    """Return the nodes, each behind its sources."""
+    try:
+        return list(TopologicalSorter({key: needed & {*sources[key]} for key in needed}).static_order())
+    except CycleError as error:
+        cycle = " -> ".join(map(str, error.args[1]))
+        raise MeshError(f"the genome has the cycle {cycle}, but a feed-forward network has none; pass "
+                        "kind='recurrent'") from None  # fmt: skip
+
+
+def _form(settings: Any, key: int, name: str, output: bool, recurrent: bool) -> _Form:
+    """Return the form of a node's activation, or refuse it."""
+    if name not in FORMS:
+        raise MeshError(f"node {key} of the genome has the activation {name!r}, but meshnn has {', '.join(FORMS)}")
+    form, function = FORMS[name], settings.activation_defs.get(name)
+    probes = (-3.1, -1.4, -0.6, -0.05, 0.0, 0.3, 0.8, 2.3)  # a name of a config may stand for another function
+    if not all(math.isclose(form.value(z), function(z), rel_tol=1e-9, abs_tol=1e-12) for z in probes):
+        raise MeshError(f"node {key} has the activation {name!r}, which is another function in this config")
+    if recurrent and form.stages(output) > 1:
+        raise MeshError(f"node {key} has the activation {name!r}, which takes {form.stages(output)} neurons, but "
+                        "a recurrent network has one tick for it; use another activation, such as tanh")  # fmt: skip
+    return form
+
+
+def _gain(settings: Any, key: int, name: str, n: int) -> float:
+    """Return the aggregation of `n` inputs of a node divided by their sum, or refuse it."""
+    probe = [float(k * k % 7) - 2.5 for k in range(1, n + 1)]
+    gain = 1.0 / n if name == "mean" and n else 1.0
+    if n <= 1 or name in ("sum", "mean"):  # nearly all aggregations of one input are that input
+        try:
+            function = settings.aggregation_function_defs.get(name)
+            found = [(float(function([s * t for t in probe])), s * gain * sum(probe)) for s in (1.0, -1.0, 0.5)]
+            if all(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in found):
+                return gain
+        except (ArithmeticError, IndexError, TypeError, ValueError):
+            pass  # unknown, or not defined for so few inputs
+    raise MeshError(f"node {key} of the genome has the aggregation {name!r} of {n} inputs, but a neuron computes sums "
+                    "(and means); set aggregation_options = sum mean")  # fmt: skip
+
+
+@dataclass
+class _GenomeNet:
+    """The net of a genome: neurons are the inputs, the bias, hidden ones, the outputs."""
+
+    sizes: tuple[int, int, int]  # inputs, hidden neurons, outputs
+    keys: list[int | None]  # the node of each neuron; None for the bias and helper neurons
+    activations: list[str]  # of each neuron that is not clamped
+    edges: list[_Edge]  # sorted by (destination, source)
+    ticks: int
+
+    @classmethod
+    def of(cls, genome: Any, config: Any, kind: str | None) -> _GenomeNet:
+        """Return what `FeedForwardNetwork.create` or `RecurrentNetwork.create` of neat makes of a genome."""
+        settings = _check(genome, config)
+        default = "feed_forward" if settings.feed_forward else "recurrent"
+        recurrent = known("kind", kind or default, ("feed_forward", "recurrent")) == "recurrent"
+        inputs, outputs = list(settings.input_keys), list(settings.output_keys)
+        links = {gene.key: float(gene.weight) for gene in genome.connections.values() if gene.enabled}
+        sources = _sources(links)
+        needed = _needed(outputs, sources, inputs)
+        order = sorted(needed) if recurrent else _ordered(needed, sources)
+        # a recurrent network of neat evaluates only nodes with a connection: all others stay at 0, whatever their bias
+        evaluated = [key for key in order if sources[key] or not recurrent]
+        # with a response of 0 connections have no effect, now and later
+        ends = {*evaluated, *inputs}
+        links = {link: w for link, w in links.items() if ends >= {*link} and genome.nodes[link[1]].response}
+        read = _sources(links)
+        used = _needed(outputs, read, inputs)
+        if not any(source in inputs for node in used for source in read[node]):
+            raise MeshError("no enabled path leads from an input to an output of this genome, so there is nothing to "
+                            "learn; take another genome, or add a connection")  # fmt: skip
+        found = {}
+        for key in (key for key in evaluated if key in used):
+            gene = genome.nodes[key]
+            form = _form(settings, key, gene.activation, key in outputs, recurrent)
+            gain = _gain(settings, key, gene.aggregation, len(sources[key])) if gene.response else 0.0
+            found[key] = _Node(gene, form, gain)
+        depth: dict[int, int] = {}
+        for key, node in found.items():
+            before = max((depth.get(source, 0) for source in read[key]), default=0)
+            depth[key] = before + node.form.stages(key in outputs)
+        links = {link: weight for link, weight in links.items() if link[1] in found}
+        return _Builder(inputs, outputs, found).build(links, 1 if recurrent else max(depth.values()))
+
+
+class _Builder:
+    """Assigns neurons to nodes, and makes the edges between them."""
+
+    def __init__(self, inputs: list[int], outputs: list[int], found: Mapping[int, _Node]) -> None:
+        self.inputs, self.outputs, self.found, self.bias = inputs, outputs, found, len(inputs)
+        self.neuron = {key: k for k, key in enumerate(inputs)}  # with the value of a node
+        self.entry: dict[int, int] = {}  # that the connections of a node lead to
+        self.slope: dict[int, float] = {}  # of the entry
+        self.outer = dict.fromkeys(inputs, 1.0)  # left to the readers
+        self.names: dict[int, str] = {}
+        self.edges: list[_Edge] = []
+        order, helpers, place = [*sorted(found.keys() - {*outputs}), *outputs], {}, self.bias + 1
+        for key in order:
+            stages = found[key].form.stages(key in outputs) if key in found else 1
+            count = {1: 0, 2: 1, 3: 1 + len(found[key].form.terms) if key in found else 0}[stages]
+            helpers[key] = list(range(place, place + count))
+            place += count
+            if key not in outputs:
+                self.neuron[key], place = place, place + 1
+        self.n_hidden = place - self.bias - 1
+        self.neuron |= {key: place + k for k, key in enumerate(outputs)}
+        for key in order:
+            self._add_node(key, helpers[key])
+
+    def _add_node(self, key: int, helpers: list[int]) -> None:
+        last, self.outer[key] = self.neuron[key], 1.0
+        self.names[last] = "identity"
+        if key not in self.found:  # an output that neat never evaluates
+            self.edges.append(_Edge(self.bias, last, 0.0))
+            return
+        gene, form, _ = self.found[key]
+        term, self.slope[key] = form.terms[0], form.terms[0].slope
+        self.entry[key] = helpers[0] if helpers else last
+        if not helpers:
+            self.names[last], self.outer[key] = term.name, term.outer
+        elif len(helpers) == 1:
+            self.names[helpers[0]] = term.name
+            self.edges.append(_Edge(helpers[0], last, term.outer))
+        else:
+            self.names[helpers[0]], self.slope[key] = "identity", 1.0
+            for neuron, part in zip(helpers[1:], form.terms, strict=True):
+                self.names[neuron] = part.name
+                self.edges += [_Edge(helpers[0], neuron, part.slope), _Edge(neuron, last, part.outer)]
+                self.edges += [_Edge(self.bias, neuron, part.shift)] if part.shift else []
+            self.edges += [_Edge(self.bias, last, form.constant)] if form.constant else []
+        slope = self.slope[key]
+        self.edges.append(_Edge(self.bias, self.entry[key], slope * float(gene.bias), key, slope))
+
+    def build(self, links: Mapping[Link, float], ticks: int) -> _GenomeNet:
+        for (source, key), weight in links.items():
+            gene, _, gain = self.found[key]
+            factor = float(gene.response) * gain * self.slope[key] * self.outer[source]
+            ends = self.neuron[source], self.entry[key]
+            self.edges.append(_Edge(*ends, factor * weight, (source, key), factor))
+        first = self.bias + 1
+        keys: list[int | None] = [None] * (first + self.n_hidden + len(self.outputs))
+        for key, neuron in self.neuron.items():
+            keys[neuron] = key
+        names = [self.names[k] for k in range(first, len(keys))]
+        edges = sorted(self.edges, key=lambda edge: (edge.dest, edge.source))
+        return _GenomeNet((len(self.inputs), self.n_hidden, len(self.outputs)), keys, names, edges, ticks)

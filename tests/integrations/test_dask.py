@@ -2,9 +2,9 @@
 
 import os
 import signal
-import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -65,12 +65,9 @@ def test_any_cluster_gives_the_same_bits(kind):
     X, y = samples()
     found = []
     for workers, sizes in PARTITIONS.items():
+        model, target = adam(structure=structure.Prune(to=40) if kind == "prune" else None), y
         if kind == "lm":
-            target = (X[:, 0] * X[:, 1] + X[:, 2]).astype(np.float64)
-            model, target = MeshRegressor(3, solver="lm", max_epochs=6, random_state=0), target
-        else:
-            policy = structure.Prune(to=40) if kind == "prune" else None
-            model, target = adam(structure=policy), y
+            model, target = MeshRegressor(3, solver="lm", max_epochs=6, random_state=0), X[:, 0] * X[:, 1] + X[:, 2]
         with cluster(workers):
             Xd, yd = divided(sizes, X, target)
             model.fit(Xd, yd)
@@ -168,23 +165,15 @@ def test_a_checkpoint_goes_on_with_the_same_bits(tmp_path):
 
 def test_two_fits_on_one_cluster_do_not_meet():
     X, y = samples()
-    with cluster(2) as client:
+
+    def run(h):
+        model = MeshClassifier(h, solver="adam", max_epochs=4, l2=1e-4, batch_size=256, random_state=h)
+        return integration.fit(client, model, *data).mesh_.weights
+
+    with cluster(2) as client, ThreadPoolExecutor(2) as pool:
         data = divided((1200,), X, y)
-        want = [MeshClassifier(h, solver="adam", max_epochs=4, l2=1e-4, batch_size=256, random_state=h).fit(*data)
-                for h in (3, 5)]  # fmt: skip
-        got = [None, None]
-
-        def run(k, h):
-            model = MeshClassifier(h, solver="adam", max_epochs=4, l2=1e-4, batch_size=256, random_state=h)
-            got[k] = integration.fit(client, model, *data)
-
-        threads = [threading.Thread(target=run, args=(k, h)) for k, h in enumerate((3, 5))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    for a, b in zip(want, got, strict=True):
-        np.testing.assert_array_equal(a.mesh_.weights, b.mesh_.weights)
+        for a, b in zip([run(3), run(5)], pool.map(run, (3, 5)), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_what_is_wrong_is_told():
@@ -194,16 +183,15 @@ def test_what_is_wrong_is_told():
     bad = X.copy()
     bad[1700, 2] = np.nan
     with cluster(2):
-        with pytest.raises(DataError, match="partition 1: row 701: feature 2 is missing"):
-            adam().fit(*divided((1000,), bad, y))
-        with pytest.raises(DataError, match="1 partitions, X has 2"):
-            adam().fit(divided((1000,), X)[0], divided((), y)[0])
-        with pytest.raises(DataError, match="ndarray"):
-            adam().fit(divided((1000,), X)[0], y)
-        with pytest.raises(DataError, match="needs y"):
-            adam().fit(divided((1000,), X)[0])
-        with pytest.raises(DataError, match="one class"):
-            adam().fit(*divided((1000,), X, np.zeros(N)))
+        for named, given in {
+            "partition 1: row 701: feature 2": divided((1000,), bad, y),
+            "1 partitions, X has 2": (*divided((1000,), X), *divided((), y)),
+            "ndarray": (*divided((1000,), X), y),
+            "needs y": divided((1000,), X),
+            "one class": divided((1000,), X, np.zeros(N)),
+        }.items():
+            with pytest.raises(DataError, match=named):
+                adam().fit(*given)
 
 
 # -- workers that go ---------------------------------------------------------------------------------------------------
@@ -238,7 +226,7 @@ def test_a_worker_that_is_killed_changes_no_bit():
 
 def test_a_worker_that_hangs_is_named(monkeypatch):
     X, y = samples()
-    monkeypatch.setattr(group, "PATIENCE", 8.0)
+    monkeypatch.setattr(group.WorkerGroup, "patience", 8.0)
     with cluster(2, processes=True) as client:
         victim = sorted(client.scheduler_info()["workers"])[1]
         pid = client.run(os.getpid, workers=[victim])[victim]

@@ -1,5 +1,6 @@
 """Genomes of neat-python as meshes: neat's own networks are the witness of outputs and of gradients."""
 
+import configparser
 import copy
 import itertools
 import random
@@ -12,92 +13,20 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshError
-from meshnn.integrations.neat import FORMS
-from meshnn.neat import from_neat, gradient_by_gene, nodes, to_neat
-from meshnn.training import train
+from meshnn.neat import FORMS, from_neat, gradient_by_gene, nodes, to_neat
 
 neat = pytest.importorskip("neat", reason="GENOMES OF NEAT ARE NOT TESTED without neat-python: pip install '.[dev]'")
 
 ROOT = Path(__file__).parents[2]
-CONFIG = """
-[NEAT]
-pop_size = 10
-fitness_criterion = max
-fitness_threshold = 100
-reset_on_extinction = False
-no_fitness_termination = True
-
-[DefaultGenome]
-num_inputs = {n_inputs}
-num_hidden = {n_hidden}
-num_outputs = {n_outputs}
-feed_forward = {feed_forward}
-initial_connection = {connection}
-compatibility_disjoint_coefficient = 1.0
-compatibility_weight_coefficient = 0.5
-conn_add_prob = 0.7
-conn_delete_prob = 0.15
-node_add_prob = 0.5
-node_delete_prob = 0.05
-single_structural_mutation = False
-structural_mutation_surer = default
-activation_default = random
-activation_options = {activations}
-activation_mutate_rate = 0.2
-aggregation_default = random
-aggregation_options = {aggregations}
-aggregation_mutate_rate = 0.2
-bias_init_mean = 0.0
-bias_init_stdev = 0.5
-bias_init_type = gaussian
-bias_replace_rate = 0.0
-bias_mutate_rate = 0.3
-bias_mutate_power = 0.3
-bias_max_value = 3
-bias_min_value = -3
-response_init_mean = 0.8
-response_init_stdev = 0.3
-response_init_type = gaussian
-response_replace_rate = 0.0
-response_mutate_rate = 0.2
-response_mutate_power = 0.2
-response_max_value = 2
-response_min_value = -2
-time_constant_init_mean = 1.0
-time_constant_init_stdev = 0.0
-time_constant_init_type = gaussian
-time_constant_replace_rate = 0.0
-time_constant_mutate_rate = 0.0
-time_constant_mutate_power = 0.0
-time_constant_max_value = 10
-time_constant_min_value = 0.01
-enabled_default = True
-enabled_mutate_rate = 0.1
-enabled_rate_to_true_add = 0.0
-enabled_rate_to_false_add = 0.0
-weight_init_mean = 0.0
-weight_init_stdev = 0.7
-weight_init_type = gaussian
-weight_replace_rate = 0.05
-weight_mutate_rate = 0.5
-weight_mutate_power = 0.3
-weight_max_value = 3
-weight_min_value = -3
-
-[DefaultSpeciesSet]
-compatibility_threshold = 3.0
-
-[DefaultStagnation]
-species_fitness_func = max
-max_stagnation = 20
-species_elitism = 1
-
-[DefaultReproduction]
-elitism = 1
-survival_threshold = 0.2
-min_species_size = 1
-"""
-
+#: Over those of examples/xor.ini: genomes that vary, with weights that do not grow.
+OPTIONS = {
+    "conn_add_prob": 0.7, "conn_delete_prob": 0.15, "node_add_prob": 0.5, "node_delete_prob": 0.05,
+    "activation_default": "random", "activation_mutate_rate": 0.2, "aggregation_default": "random",
+    "aggregation_mutate_rate": 0.2, "bias_init_stdev": 0.5, "bias_max_value": 3, "bias_min_value": -3,
+    "response_init_mean": 0.8, "response_init_stdev": 0.3, "response_mutate_rate": 0.2, "response_mutate_power": 0.2,
+    "enabled_mutate_rate": 0.1, "weight_init_stdev": 0.7, "weight_mutate_power": 0.3, "weight_max_value": 3,
+    "weight_min_value": -3,
+}  # fmt: skip
 ONE_NEURON = ("identity", "relu", "elu", "sigmoid", "tanh", "sin", "gauss")
 SMOOTH = ("identity", "sigmoid", "tanh", "sin", "gauss")
 
@@ -107,11 +36,15 @@ def make(tmp_path):
     """A function that makes configs; neat draws from Python's own generator, which is put back."""
     before = random.getstate()
 
-    def made(activations=SMOOTH, aggregations=("sum", "mean"), feed_forward=True, **sizes):
-        sizes = {"n_inputs": 3, "n_hidden": 2, "n_outputs": 2, "connection": "full_direct"} | sizes
-        (tmp_path / "config").write_text(CONFIG.format(
-            activations=" ".join(activations), aggregations=" ".join(aggregations), feed_forward=feed_forward, **sizes
-        ))  # fmt: skip
+    def made(activations=SMOOTH, feed_forward=True, n_inputs=3, n_outputs=2):
+        parser = configparser.ConfigParser()
+        parser.read(ROOT / "examples" / "xor.ini")
+        parser.read_dict({"DefaultGenome": OPTIONS | {
+            "num_inputs": n_inputs, "num_hidden": 2, "num_outputs": n_outputs, "feed_forward": feed_forward,
+            "activation_options": " ".join(activations), "aggregation_options": "sum mean",
+        }})  # fmt: skip
+        with (tmp_path / "config").open("w") as file:
+            parser.write(file)
         types = (neat.DefaultGenome, neat.DefaultReproduction, neat.DefaultSpeciesSet, neat.DefaultStagnation)
         config = neat.Config(*types, str(tmp_path / "config"))
         config.genome_config.innovation_tracker = neat.innovation.InnovationTracker()
@@ -148,8 +81,8 @@ def activated(network, X):
 
 def test_feed_forward_genomes_have_the_same_outputs(make):
     X = np.random.default_rng(0).uniform(-1, 1, (5, 3))
-    for genome in genomes(config := make(tuple(FORMS)), 60):
-        want = activated(neat.nn.FeedForwardNetwork.create(genome, config), X)
+    for genome in genomes(config := make(tuple(FORMS)), 40):
+        want = feed_forward(genome, config, X)
         mesh = from_neat(genome, config)
         assert mesh.dtype == np.float64
         np.testing.assert_allclose(mesh.forward(X), want, rtol=1e-9, atol=1e-9)
@@ -160,9 +93,10 @@ def test_feed_forward_genomes_have_the_same_outputs(make):
 def test_recurrent_genomes_have_the_same_outputs_step_by_step(make):
     X = np.random.default_rng(0).uniform(-1, 1, (9, 3))
     cycles = 0
-    for genome in genomes(config := make(ONE_NEURON, feed_forward=False), 60):
-        want = activated(neat.nn.RecurrentNetwork.create(genome, config), X)
-        mesh = from_neat(genome, config)
+    for genome in genomes(config := make(ONE_NEURON, feed_forward=False), 40):
+        for key in list(genome.nodes)[::3]:
+            genome.nodes[key].activation = "softplus" if key > 1 else "tanh"  # an output would take two neurons
+        want, mesh = recurrent(genome, config, X), from_neat(genome, config)
         assert mesh.ticks == 1
         cycles += mesh.topology.components().max() + 1 < mesh.topology.n_hidden + mesh.topology.n_outputs
         got, end = mesh.forward(X[:4, None], every_tick=True, return_state=True)
@@ -173,56 +107,56 @@ def test_recurrent_genomes_have_the_same_outputs_step_by_step(make):
     assert cycles > 10
 
 
-def test_a_softplus_inside_a_recurrent_genome(make):
-    X = np.random.default_rng(0).uniform(-1, 1, (6, 3))
-    for genome in genomes(config := make(ONE_NEURON, feed_forward=False), 5):
-        for key in genome.nodes.keys() - config.genome_config.output_keys:
-            genome.nodes[key].activation = "softplus"
-        want = activated(neat.nn.RecurrentNetwork.create(genome, config), X)
-        got = from_neat(genome, config).forward(X[:, None], every_tick=True)[:, 0]
-        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+def connect(genome, *links, weight=1.0, enabled=True):
+    for key in links:
+        genome.connections[key] = neat.genes.DefaultConnectionGene(key, innovation=len(genome.connections))
+        genome.connections[key].weight, genome.connections[key].enabled = weight, enabled
 
 
-def small(config, activation="identity", aggregation="sum", response=1.0):
+def small(config, activation="identity", aggregation="sum"):
     """-1 -> 2 -> 0, every other gene as it is by default."""
     genome = neat.DefaultGenome(0)
     for k, key in enumerate((0, 2)):
         genome.nodes[key] = neat.DefaultGenome.create_node(config.genome_config, key)
-        genome.nodes[key].bias, genome.nodes[key].response = 0.25 - k, response
+        genome.nodes[key].bias, genome.nodes[key].response = 0.25 - k, 1.0
         genome.nodes[key].activation, genome.nodes[key].aggregation = activation, aggregation
-    for k, key in enumerate([(-1, 2), (2, 0)]):
-        genome.connections[key] = neat.genes.DefaultConnectionGene(key, innovation=k)
-        genome.connections[key].weight, genome.connections[key].enabled = 0.5 + k, True
+    connect(genome, (-1, 2), weight=0.5)
+    connect(genome, (2, 0), weight=1.5)
     return genome
+
+
+def feed_forward(genome, config, X):
+    return activated(neat.nn.FeedForwardNetwork.create(genome, config), X)
+
+
+def recurrent(genome, config, X):
+    return activated(neat.nn.RecurrentNetwork.create(genome, config), X)
+
+
+KINDS = {"feed_forward": feed_forward, "recurrent": recurrent}
+
+
+def run(mesh, kind, X):
+    return mesh.forward(X) if kind == "feed_forward" else mesh.forward(X[:, None], every_tick=True)[:, 0]
 
 
 @pytest.mark.parametrize("activation", FORMS)
 def test_an_activation_is_that_of_neat(make, activation):
-    """In a hidden node and in an output, over all of a line."""
+    """In a hidden node and in an output, over all of a line; beyond 12 neat's sin and softplus stand still."""
     config = make(n_inputs=1, n_outputs=1)
     genome, X = small(config, activation), np.linspace(-6, 6, 601)[:, None]
-    want = activated(neat.nn.FeedForwardNetwork.create(genome, config), X)
+    want = feed_forward(genome, config, X)
     np.testing.assert_allclose(from_neat(genome, config).forward(X), want, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("activation", FORMS)
-def test_far_out_only_two_activations_differ(make, activation):
-    """Those of neat stand still beyond 12: sin is sin(60) there, softplus 12. All others have saturated, or go on."""
-    config = make(n_inputs=1, n_outputs=1)
-    genome, X = small(config, activation), np.array([[-500.0], [-30.0], [30.0], [500.0]])
+    X = np.array([[-500.0], [-30.0], [30.0], [500.0]])
     genome.nodes[2].activation, genome.nodes[2].bias = "identity", 0.0
-    want = activated(neat.nn.FeedForwardNetwork.create(genome, config), X)
-    same = np.isclose(from_neat(genome, config).forward(X), want, rtol=1e-12, atol=1e-12)
-    if activation == "sin":
-        assert not same.any()
-    elif activation == "softplus":
-        assert same.ravel().tolist() == [True, True, False, False]
-    else:
-        assert same.all()
+    same = np.isclose(from_neat(genome, config).forward(X), feed_forward(genome, config, X), rtol=1e-12, atol=1e-12)
+    differ = {"sin": [0, 1, 2, 3], "softplus": [2, 3]}
+    assert np.flatnonzero(~same).tolist() == differ.get(activation, [])
 
 
 def test_every_activation_of_neat_is_known_or_refused(make):
-    config = make(n_inputs=1, n_outputs=1)
+    config, page = make(n_inputs=1, n_outputs=1), (ROOT / "docs" / "neat.md").read_text()
+    assert all(f"`{name}`" in page for name in FORMS)
     refused = set(config.genome_config.activation_defs.functions) - set(FORMS)
     assert refused == {"inv", "log", "exp", "square", "cube"}
     for name in refused:
@@ -230,24 +164,15 @@ def test_every_activation_of_neat_is_known_or_refused(make):
             from_neat(small(config, name), config)
 
 
-def looked_at(kind, X):
-    """Half the mean squared distance of neat's outputs to a target, after every step."""
-    y = np.sin(np.arange(len(X) * 2)).reshape(len(X), 2)
-
-    def loss(genome, config):
-        network = (neat.nn.RecurrentNetwork if kind == "recurrent" else neat.nn.FeedForwardNetwork).create(
-            genome, config
-        )
-        return 0.5 * np.square(activated(network, X) - y).sum(axis=1).mean()
-
-    return y, loss
-
-
-@pytest.mark.parametrize("kind", ["feed_forward", "recurrent"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_by_genes_is_that_of_neats_own_network(make, kind):
     X = np.random.default_rng(0).uniform(-1, 1, (6, 3))
-    y, loss = looked_at(kind, X)
+    y = np.sin(np.arange(12)).reshape(6, 2)
     config, h = make(feed_forward=kind == "feed_forward"), 1e-5
+
+    def loss(genome):
+        return 0.5 * np.square(KINDS[kind](genome, config, X) - y).sum(axis=1).mean()
+
     for genome in genomes(config, 6):
         if kind == "feed_forward":
             genome.nodes[0].activation = "softplus"  # with a fixed edge behind it
@@ -256,7 +181,7 @@ def test_the_gradient_by_genes_is_that_of_neats_own_network(make, kind):
             got, gradient = mesh.gradient(X[:, None], y[:, None], "squared_error", loss_ticks="all")
         else:
             got, gradient = mesh.gradient(X, y, "squared_error")
-        assert got == pytest.approx(loss(genome, config), rel=1e-12)
+        assert got == pytest.approx(loss(genome), rel=1e-12)
         connections, biases = gradient_by_gene(gradient, genome, config)
         found = 0
         for genes, name, derivatives in ((genome.connections, "weight", connections), (genome.nodes, "bias", biases)):
@@ -264,7 +189,7 @@ def test_the_gradient_by_genes_is_that_of_neats_own_network(make, kind):
                 ends, value = [], getattr(gene, name)
                 for step in (h, -h):
                     setattr(gene, name, value + step)
-                    ends.append(loss(genome, config))
+                    ends.append(loss(genome))
                 setattr(gene, name, value)
                 # a gene that is not in the mesh must do nothing
                 want = (ends[0] - ends[1]) / (2 * h)
@@ -273,12 +198,11 @@ def test_the_gradient_by_genes_is_that_of_neats_own_network(make, kind):
         assert found == mesh.n_parameters
 
 
-@pytest.mark.parametrize("kind", ["feed_forward", "recurrent"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_learned_weights_go_back_into_a_copy(make, kind):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (6, 3))
     config = make(tuple(FORMS) if kind == "feed_forward" else ONE_NEURON, feed_forward=kind == "feed_forward")
-    network = neat.nn.FeedForwardNetwork if kind == "feed_forward" else neat.nn.RecurrentNetwork
     for genome in genomes(config, 20):
         genome.fitness = 3.0
         before, mesh = copy.deepcopy(genome), from_neat(genome, config)
@@ -289,9 +213,7 @@ def test_learned_weights_go_back_into_a_copy(make, kind):
         learned = to_neat(mesh, genome, config)
         assert described(genome) == described(before)
         assert genome.fitness == 3.0
-        got = mesh.forward(X) if kind == "feed_forward" else mesh.forward(X[:, None], every_tick=True)[:, 0]
-        want = activated(network.create(learned, config), X)
-        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(run(mesh, kind, X), KINDS[kind](learned, config, X), rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(from_neat(learned, config).weights, mesh.weights, rtol=1e-12)
         learned.mutate(config.genome_config)  # evolution goes on
 
@@ -309,47 +231,24 @@ def test_pruned_edges_are_connections_of_weight_0(make):
     mesh.rewire(type(t)(1, 1, 1, np.stack([t.src, t.dst], axis=1)[keep]))
     learned = to_neat(mesh, genome, config)
     assert learned.nodes[2].bias == 0.0
-    got = neat.nn.FeedForwardNetwork.create(learned, config).activate([2.0])
-    assert got == pytest.approx(mesh.forward([[2.0]])[0])
-
-
-def test_training_and_back(make):
-    """Noise-free targets of a net of the same graph: the loss falls, and neat's own network sees it."""
-    X = np.random.default_rng(0).uniform(-1, 1, (40, 3))
-    genome = genomes(config := make(("tanh",)), 1)[0]
-    mesh = from_neat(genome, config)
-    y = mesh.forward(X)
-    start = mesh.parameters + 0.05 * np.cos(np.arange(mesh.n_parameters))
-    mesh.parameters = start
-    first = mesh.gradient(X, y, "squared_error")[0]
-    for _ in train(mesh, X, y, "squared_error", solver="lm", l2=0.0, tol=0.0, max_epochs=20):
-        pass
-    learned = to_neat(mesh, genome, config)
-    out = activated(neat.nn.FeedForwardNetwork.create(learned, config), X)
-    assert 0.5 * np.square(out - y).sum(axis=1).mean() < 0.1 * first
+    np.testing.assert_allclose(mesh.forward([[2.0]]), feed_forward(learned, config, [[2.0]]))
 
 
 # -- what neat does with rare genomes ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["feed_forward", "recurrent"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_node_that_nothing_feeds(make, kind):
     """Feed-forward it is its bias; neat's recurrent network never evaluates it, so it is 0, an output too."""
     config = make(n_inputs=1, n_outputs=2)
     genome = small(config)
     genome.nodes[1] = copy.deepcopy(genome.nodes[0])  # an output
     genome.nodes[7] = copy.deepcopy(genome.nodes[2])  # hidden, read by output 0
-    genome.connections[7, 0] = neat.genes.DefaultConnectionGene((7, 0), innovation=5)
-    genome.connections[7, 0].weight, genome.connections[7, 0].enabled = 0.3, True
+    connect(genome, (7, 0), weight=0.3)
     mesh, X = from_neat(genome, config, kind), np.array([[0.3], [0.7], [-0.4]])
-    if kind == "recurrent":
-        want = activated(neat.nn.RecurrentNetwork.create(genome, config), X)
-        np.testing.assert_allclose(mesh.forward(X[:, None], every_tick=True)[:, 0], want, atol=1e-12)
-        assert (want[:, 1] == 0).all()
-    else:
-        want = activated(neat.nn.FeedForwardNetwork.create(genome, config), X)
-        np.testing.assert_allclose(mesh.forward(X), want, atol=1e-12)
-        assert (want[:, 1] == 0.25).all()
+    want = KINDS[kind](genome, config, X)
+    np.testing.assert_allclose(run(mesh, kind, X), want, atol=1e-12)
+    assert (want[:, 1] == (0 if kind == "recurrent" else 0.25)).all()
     assert described(to_neat(mesh, genome, config, kind)) == described(genome)
 
 
@@ -357,14 +256,11 @@ def test_disabled_and_useless_genes_are_left_out(make):
     config = make(n_inputs=2, n_outputs=1)
     genome = small(config)
     genome.nodes[9] = copy.deepcopy(genome.nodes[2])  # reads, and nobody reads it
-    for k, (key, enabled) in enumerate({(-2, 9): True, (-2, 0): False}.items()):
-        genome.connections[key] = neat.genes.DefaultConnectionGene(key, innovation=10 + k)
-        genome.connections[key].weight, genome.connections[key].enabled = 1.0, enabled
+    connect(genome, (-2, 9))
+    connect(genome, (-2, 0), enabled=False)
     assert nodes(genome, config) == [-1, -2, None, 2, 0]
     mesh = from_neat(genome, config)
-    assert sorted(zip(mesh.topology.src.tolist(), mesh.topology.dst.tolist(), strict=True)) == [
-        (0, 3), (2, 3), (2, 4), (3, 4),
-    ]  # fmt: skip
+    assert {*zip(mesh.topology.src, mesh.topology.dst, strict=True)} == {(0, 3), (2, 3), (2, 4), (3, 4)}
     genome.nodes[9].activation = "cube"  # what is left out is not looked at
     assert from_neat(genome, config).topology == mesh.topology
 
@@ -388,27 +284,22 @@ def test_a_response_of_0(make):
     """Nothing of the sum is left, whatever it was, so its connections are no parameters."""
     config = make(n_inputs=2, n_outputs=1)
     genome = small(config)
-    for k, key in enumerate([(-1, 0), (-2, 2)]):
-        genome.connections[key] = neat.genes.DefaultConnectionGene(key, innovation=5 + k)
-        genome.connections[key].weight, genome.connections[key].enabled = 2.0, True
+    connect(genome, (-1, 0), (-2, 2), weight=2.0)
     genome.nodes[2].response, genome.nodes[2].aggregation = 0.0, "max"
     mesh, x = from_neat(genome, config), [3.0, 0.5]
     assert mesh.n_parameters == 4
-    want = neat.nn.FeedForwardNetwork.create(genome, config).activate(x)
-    assert mesh.forward([x])[0] == pytest.approx(want)
+    np.testing.assert_allclose(mesh.forward([x]), feed_forward(genome, config, [x]))
     mesh.parameters = mesh.parameters + 0.5
     learned = to_neat(mesh, genome, config)
     assert learned.connections[-1, 2].weight == genome.connections[-1, 2].weight
-    want = neat.nn.FeedForwardNetwork.create(learned, config).activate(x)
-    assert mesh.forward([x])[0] == pytest.approx(want)
+    np.testing.assert_allclose(mesh.forward([x]), feed_forward(learned, config, [x]))
 
 
 def test_the_aggregation_of_one_input_is_that_input(make):
     config = make(n_inputs=1, n_outputs=1)
     for name in ("max", "min", "median", "maxabs", "product"):
         genome = small(config, "tanh", name)
-        want = neat.nn.FeedForwardNetwork.create(genome, config).activate([0.7])
-        assert from_neat(genome, config).forward([[0.7]])[0] == pytest.approx(want)
+        np.testing.assert_allclose(from_neat(genome, config).forward([[0.7]]), feed_forward(genome, config, [[0.7]]))
 
 
 # -- refusals ------------------------------------------------------------------------------------------------------
@@ -416,99 +307,74 @@ def test_the_aggregation_of_one_input_is_that_input(make):
 
 def test_refusals_of_genomes(make):
     config = make(n_inputs=2, n_outputs=1)
-    genome = small(config, aggregation="max")
-    genome.connections[-2, 0] = neat.genes.DefaultConnectionGene((-2, 0), innovation=5)
-    genome.connections[-2, 0].weight, genome.connections[-2, 0].enabled = 1.0, True
-    with pytest.raises(MeshError, match=r"node 0 .*'max' of 2"):
-        from_neat(genome, config)
-    lonely = small(config)
-    lonely.connections[2, 0].enabled = False
-    with pytest.raises(MeshError, match="no enabled path"):
-        from_neat(lonely, config)
-    lonely.nodes[0].aggregation = "product"  # which of nothing is 1
-    lonely.connections[-2, 2] = lonely.connections[2, 0]
-    with pytest.raises(MeshError, match="no enabled path"):
-        from_neat(lonely, config)
-    loop = small(config)
-    loop.connections[0, 2] = neat.genes.DefaultConnectionGene((0, 2), innovation=5)
-    loop.connections[0, 2].weight, loop.connections[0, 2].enabled = 1.0, True
-    with pytest.raises(MeshError, match=r"0 -> 2 -> 0|2 -> 0 -> 2"):
-        from_neat(loop, config)
-    hidden = small(config)
-    hidden.nodes[2].activation = "abs"
-    with pytest.raises(MeshError, match=r"node 2 .*'abs'.* 3 neurons"):
-        from_neat(hidden, config, kind="recurrent")
-    with pytest.raises(MeshError, match=r"node 0 .*'softplus'.* 2 neurons"):
-        from_neat(small(config, "softplus"), config, kind="recurrent")
-    spiking = small(config)
-    del spiking.nodes[2].response
-    with pytest.raises(MeshError, match=r"node 2 .*response"):
-        from_neat(spiking, config)
+
+    def refused(named, kind=None):
+        with pytest.raises(MeshError, match=named):
+            from_neat(genome, config, kind)
+
+    connect(genome := small(config, aggregation="max"), (-2, 0))
+    refused("node 0 .*'max' of 2")
+    genome = small(config)
+    genome.connections[2, 0].enabled = False
+    refused("no enabled path")
+    genome.nodes[0].aggregation = "product"  # which of nothing is 1
+    refused("no enabled path")
+    connect(genome := small(config), (0, 2))
+    refused("0 -> 2 -> 0|2 -> 0 -> 2")
+    connect(genome := small(config), (2, -1))
+    refused("node -1")
+    genome = small(config, "softplus")
+    refused("node 0 .*'softplus'", "recurrent")
+    genome = small(config)
+    genome.nodes[2].activation = "abs"
+    refused("node 2 .*'abs'", "recurrent")
+    del genome.nodes[2].response
+    refused("node 2 .*response")
+
+
+def refused(named, call, *given):
+    with pytest.raises(MeshError, match=named):
+        call(*given)
 
 
 def test_refusals_of_configs(make):
     config = make(n_inputs=1, n_outputs=1)
     genome = small(config, "tanh")
-    with pytest.raises(MeshError, match=r"dict$"):
-        from_neat(genome, {})
-    with pytest.raises(MeshError, match="genome_config"):
-        from_neat(genome, config.genome_config)
-    with pytest.raises(MeshError, match="Config"):
-        from_neat(config, config)
-    with pytest.raises(MeshError, match="ctrnn"):
-        from_neat(genome, config, kind="ctrnn")
+    refused("dict", from_neat, genome, {})
+    refused("genome_config", from_neat, genome, config.genome_config)
+    refused("Config", from_neat, config, config)
+    refused("ctrnn", from_neat, genome, config, "ctrnn")
     config.genome_config.add_activation("tanh", lambda z: 0.5 * z)
-    with pytest.raises(MeshError, match="'tanh'"):
-        from_neat(genome, config)
+    refused("'tanh'", from_neat, genome, config)
     config.genome_config.add_aggregation("sum", lambda x: 2 * sum(x))
-    with pytest.raises(MeshError, match="'sum' of 1"):
-        from_neat(small(config), config)
-    with pytest.raises(MeshError, match="no node 1"):
-        from_neat(genome, make(n_inputs=1, n_outputs=2))
-    other = small(make(n_inputs=2, n_outputs=1))
-    other.connections[-2, 2] = neat.genes.DefaultConnectionGene((-2, 2), innovation=5)
-    other.connections[-2, 2].weight, other.connections[-2, 2].enabled = 1.0, True
-    with pytest.raises(MeshError, match=r"connection \(-2, 2\)"):
-        from_neat(other, make(n_inputs=1, n_outputs=1))
+    refused("'sum' of 1", from_neat, small(config), config)
+    refused("no node 1", from_neat, genome, make(n_inputs=1, n_outputs=2))
+    connect(other := small(make(n_inputs=2, n_outputs=1)), (-2, 2))
+    refused("no node -2", from_neat, other, make(n_inputs=1, n_outputs=1))
 
 
 def test_refusals_on_the_way_back(make):
     config = make(n_inputs=1, n_outputs=1)
     genome = small(config, "tanh")
     mesh = from_neat(genome, config)
-    with pytest.raises(MeshError, match="DefaultGenome"):
-        to_neat(genome, genome, config)
-    with pytest.raises(MeshError, match="tanh, tanh"):
-        to_neat(Mesh(mesh.topology, activation="relu"), genome, config)
+    refused("DefaultGenome", to_neat, genome, genome, config)
+    refused("tanh, tanh", to_neat, Mesh(mesh.topology, activation="relu"), genome, config)
+    refused(r"\(4,\).*\(5,\)", gradient_by_gene, np.zeros(5), genome, config)
     loop = Mesh.from_tree(mesh.to_tree())
     loop.rewire(type(mesh.topology)(1, 1, 1, [*zip(mesh.topology.src, mesh.topology.dst, strict=True), (2, 2)]))
-    with pytest.raises(MeshError, match=r"\(2, 2\)"):
-        to_neat(loop, genome, config)
-    with pytest.raises(MeshError, match=r"\(4,\).*\(5,\)"):
-        gradient_by_gene(np.zeros(5), genome, config)
-    broken = from_neat(genome, config)
-    broken.values[1] = np.nan
-    with pytest.raises(MeshError, match=r"weight 1 .*nan"):
-        to_neat(broken, genome, config)
-    clamped = small(config, "clamped")
-    mesh = from_neat(clamped, config)
+    refused(r"\(2, 2\)", to_neat, loop, genome, config)
+    mesh.values[1] = np.nan
+    refused("weight 1 .*nan", to_neat, mesh, genome, config)
+    mesh = from_neat(clamped := small(config, "clamped"), config)
     mesh.weights = 2 * mesh.weights
-    with pytest.raises(MeshError, match="fixed"):
-        to_neat(mesh, clamped, config)
+    refused("fixed", to_neat, mesh, clamped, config)
 
 
 # -- the example and the page --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def generator():
-    before = random.getstate()
-    yield
-    random.setstate(before)
-
-
 @pytest.mark.parametrize("generations", [2, 40])
-def test_the_example(generator, capsys, generations):
+def test_the_example(make, capsys, generations):
     """Wherever evolution ends, both conversions are exact, and learning never makes it worse."""
     example = runpy.run_path(str(ROOT / "examples" / "evolve_then_learn.py"))
     stages = dict(example["main"](generations=generations, iterations=10))
@@ -521,7 +387,7 @@ def test_the_example(generator, capsys, generations):
 
 
 @pytest.mark.slow
-def test_the_page(generator, capsys, tmp_path, monkeypatch):
+def test_the_page(make, capsys, tmp_path, monkeypatch):
     shutil.copy(ROOT / "examples" / "xor.ini", tmp_path)
     monkeypatch.chdir(tmp_path)
     found = {}
@@ -531,8 +397,3 @@ def test_the_page(generator, capsys, tmp_path, monkeypatch):
     np.testing.assert_allclose(mesh.forward(X), found["answers"](found["learned"]), rtol=1e-9, atol=1e-9)
     got = found["recurrent"].forward(found["pulses"], every_tick=True)
     np.testing.assert_allclose(got, found["remembered"](found["better"]), rtol=1e-9, atol=1e-9)
-
-
-def test_the_page_lists_the_activations():
-    page = (ROOT / "docs" / "neat.md").read_text()
-    assert all(f"`{name}`" in page for name in FORMS)

@@ -1,16 +1,5 @@
-"""`meshnn play` without a browser: edits, orders, tables, links, files, and who is let in."""
+"""A session of `meshnn play` without a browser: edits, orders, training, tables."""
 
-import contextlib
-import http.client
-import importlib.util
-import json
-import multiprocessing
-import os
-import signal
-import socket
-import subprocess
-import sys
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,71 +8,18 @@ import numpy as np
 import pytest
 
 pytest.importorskip("starlette", reason="starlette is not there: meshnn play is not tested")
-pytest.importorskip("websockets", reason="websockets is not there: meshnn play is not tested")
-
-from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import connect
 
 from commands import meshnn
-from meshnn import Mesh, MeshError, Topology, load
-from meshnn.play import learners, server
-from meshnn.play.data import SETS, PlayTable, built_in, drift
+from meshnn import MeshError
+from meshnn.play import learners
+from meshnn.play.data import PlayTable, drift
 from meshnn.play.limits import LIMITS
-from meshnn.play.link import checked_state
-from meshnn.play.messages import unpacked
-from meshnn.play.outputs import python_of
-from meshnn.play.session import PlaySession
-
-ASSETS = Path(importlib.util.find_spec("meshnn.play").origin).parent / "assets"
-
-
-def read(message):
-    return json.loads(message) if isinstance(message, str) else unpacked(message)[0]
-
-
-class Page:
-    """A session, and what a page would know of it."""
-
-    def __init__(self, *given):
-        self.session = PlaySession(*given)
-        self.net = self.session.net
-        self.heard = []
-        self.do("hello")
-
-    def do(self, order, **fields):
-        found = [read(m) for m in self.session.receive(json.dumps({"do": order} | fields))]
-        self.heard += found
-        for message in found:
-            if message["kind"] == "frame":
-                found += self.do("ack")
-        return found
-
-    def refused(self, order, **fields):
-        (found,) = [m for m in self.do(order, **fields) if m["kind"] == "error"]
-        return found["text"]
-
-    def last(self, kind):
-        return [m for m in self.heard if m["kind"] == kind][-1]
-
-    @property
-    def edges(self):
-        return self.net.sketch().edges
-
-    def learn(self, steps):
-        """Train for some epochs or samples."""
-        for _ in range(steps):
-            self.net.result = self.net.learner.advance(1)
-
-    def loss(self):
-        return self.net.samples.evaluate(self.net.mesh, 1)[0]
+from pages import SEPARABLE, Page, read
 
 
 @pytest.fixture
 def page():
     return Page()
-
-
-SEPARABLE = "a,b,kind\n" + "".join(f"{k % 17 - 8},{k % 5},{'left' if k % 17 < 8 else 'right'}\n" for k in range(170))
 
 
 # -- edits
@@ -97,20 +33,15 @@ def test_edges_and_neurons_come_and_go_and_come_back(page):
     page.do("edge", add=True, src="h5", dst="h5")
     page.do("edge", add=False, src="h1", dst="h0")
     page.do("neuron", add=False, id="h2")
-    names = page.last("graph")["names"]
-    assert "h5" in names
-    assert "h2" not in names
-    assert ("h5", "h5") in page.edges
-    assert not any("h2" in pair for pair in page.edges)
     after = page.edges
-    for _ in range(5):
-        page.do("undo")
-    assert page.edges == before
-    assert "undo" in page.refused("undo")
-    for _ in range(5):
-        page.do("redo")
-    assert page.edges == after
-    assert page.last("graph")["redo"] == 0
+    assert {"h5"} <= set(page.last("graph")["names"]) <= {*page.net.names} - {"h2"}
+    assert ("h5", "h5") in after
+    assert not any("h2" in pair for pair in after)
+    for order, want in (("undo", before), ("redo", after)):
+        for _ in range(5):
+            page.do(order)
+        assert page.edges == want
+        assert order in page.refused(order)
 
 
 def test_a_new_edge_or_neuron_does_not_change_what_the_net_computes(page):
@@ -147,52 +78,28 @@ def test_scores_are_of_the_net_that_is_shown(page, solver):
     assert page.last("frame")["loss"] == pytest.approx(page.loss()) != loss
 
 
-def test_the_first_row_is_row_0(page):
-    seen = page.net.sample
-    page.do("sample", index=0)
-    np.testing.assert_allclose(page.net.sample, seen)
-    assert "999" in page.refused("sample", index=1000)
-
-
-@pytest.mark.parametrize("solver", ["adam", "lm", "stream", "stream-adam"])
-def test_edges_that_stay_keep_their_weights(page, solver):
-    page.do("set", solver=solver)
-    page.learn(4)
-    now = page.edges
-    page.do("edge", add=False, src="h0", dst="o0")
-    assert page.edges == {pair: w for pair, w in now.items() if pair != ("h0", "o0")}
-    page.learn(3)
-    learned = page.edges
-    assert learned != {pair: now[pair] for pair in learned}
-    page.do("undo")  # the edge comes back as it was, the others go on from where they are
-    assert page.edges == learned | {("h0", "o0"): now["h0", "o0"]}
-    page.do("activation", id="h3", name="relu")
-    page.do("set", ticks=4)
-    page.do("neuron", add=False, id="h1")
-    done = page.net.learner.done
-    page.learn(2)
-    assert page.net.learner.done == done + 2
-    assert all(np.isfinite(w) for w in page.edges.values())
-
-
 @pytest.mark.parametrize("solver", ["adam", "lm", "stream", "stream-adam"])
 def test_any_edits_in_any_order_can_be_undone_while_it_learns(page, solver):
+    """Edges that stay keep their weights; those that come back have the weight that they had."""
     rng = np.random.default_rng(5)
     page.do("set", solver=solver)
-    first, ticks, edges = page.net.names, page.net.mesh.ticks, set(page.edges)
+    page.learn(2)
+    first, ticks, edges = page.net.names, page.net.mesh.ticks, page.edges
+    page.do("edge", add=False, src="h0", dst="o0")
     for _ in range(30):
         src, dst = (str(name) for name in rng.choice(page.net.names, 2))
         orders = [
             ("edge", {"add": bool(rng.integers(2)), "src": src, "dst": dst}),
-            ("neuron", {"add": bool(rng.integers(2)), "id": dst}),
-            ("grow", {}),
-            ("prune", {}),
+            ("neuron", {"add": bool(rng.integers(2)), "id": dst}), ("grow", {}), ("prune", {}),
             ("activation", {"id": src, "name": str(rng.choice(["relu", "sin", "sigmoid"]))}),
             ("set", {"ticks": int(rng.integers(1, 6))}),
-        ]
+        ]  # fmt: skip
         order, fields = orders[rng.integers(len(orders))]
+        before, done = page.edges, page.net.learner.done
         page.do(order, **fields)
+        assert all(weight == before.get(pair, weight) for pair, weight in page.edges.items())
         page.learn(1)
+        assert page.net.learner.done == done + 1
         assert page.last("frame")["version"] == page.last("graph")["version"]
     count = page.last("graph")["undo"]
     assert count >= 10
@@ -200,20 +107,21 @@ def test_any_edits_in_any_order_can_be_undone_while_it_learns(page, solver):
         page.do("undo")
         if k % 3 == 0:
             page.learn(1)
-    assert (page.net.names, page.net.mesh.ticks, set(page.edges)) == (first, ticks, edges)
+    assert (page.net.names, page.net.mesh.ticks, page.edges.keys()) == (first, ticks, edges.keys())
     assert set(page.net.mesh.activations[:5]) == {"tanh"}
 
 
 def test_moments_of_adam_go_with_their_edges(page):
+    def moments():
+        return dict(zip(page.edges, page.net.learner.solver.optimizer.first.tolist(), strict=True))
+
     page.learn(3)
-    first = dict(zip(page.edges, page.net.learner.solver.optimizer.first.tolist(), strict=True))
+    first = moments()
     page.do("neuron", add=False, id="h2")
     page.do("neuron", add=True)
-    now = dict(zip(page.edges, page.net.learner.solver.optimizer.first.tolist(), strict=True))
-    kept = [pair for pair in now if pair in first]
-    assert kept
-    assert all(now[pair] == first[pair] for pair in kept)
-    assert not any(now[pair] for pair in now if "h5" in pair)
+    now = moments()
+    assert now.keys() & first.keys()
+    assert all(value == first.get(pair, 0.0) for pair, value in now.items())
 
 
 @pytest.mark.parametrize(("order", "words"), [
@@ -234,6 +142,7 @@ def test_moments_of_adam_go_with_their_edges(page):
     ({"order": "csv", "name": "x.csv", "text": "a,b\n1,2\n", "drop": "a"}, "drop"),
     ({"order": "scores", "src": "h77"}, "removed"),
     ({"order": "sample", "point": [1, 2, 3]}, "got 3"),
+    ({"order": "sample", "index": 1000}, "999"),
     ({"order": "export", "what": "exe"}, "'exe'"),
     ({"order": "table"}, "no table yet"),
     ({"order": "edge"}, "KeyError"),
@@ -258,7 +167,6 @@ def test_an_output_keeps_its_last_path_from_an_input(page):
     for src in ("i0", "i1"):
         page.do("edge", add=False, src=src, dst="o0")
     assert "output 0" in page.refused("edge", add=False, src="b", dst="o0")
-    assert ("b", "o0") in page.edges
 
 
 def test_the_score_of_an_absent_edge_is_the_gradient_that_it_then_has(page):
@@ -298,7 +206,6 @@ def test_an_edit_that_the_solver_refuses_changes_nothing(page, monkeypatch):
     page.do("set", solver="lm")
     page.learn(2)
     page.do("prune")
-    page.learn(2)
     before, ticks, rewire, calls = page.edges, page.net.mesh.ticks, page.net.learner.rewire, []
 
     def follow(growth, change):  # refuses the new graph, and takes the old one again
@@ -307,14 +214,11 @@ def test_an_edit_that_the_solver_refuses_changes_nothing(page, monkeypatch):
         rewire(growth, change)
 
     monkeypatch.setattr(page.net.learner, "rewire", follow)
-    assert "take adam" in page.refused("undo")
-    assert "take adam" in page.refused("neuron", add=True)
-    assert "take adam" in page.refused("set", ticks=5)
-    assert (page.edges, page.net.mesh.ticks, len(calls)) == (before, ticks, 6)
+    for order in ({"order": "undo"}, {"order": "neuron", "add": True}, {"order": "set", "ticks": 5}):
+        assert "take adam" in page.refused(**order)
     monkeypatch.setattr(learners, "LIMITS", replace(LIMITS, lm_work=0.0))
     assert "take adam" in page.refused("data", name="circles")
-    assert page.net.data.name == "moons"
-    assert page.edges == before
+    assert (page.edges, page.net.mesh.ticks, page.net.data.name) == (before, ticks, "moons")
     page.learn(1)
     assert page.last("graph")["undo"] == 1
 
@@ -325,24 +229,18 @@ def test_a_new_net_or_new_weights_can_be_undone(page):
     page.learn(2)
     before = page.edges
     page.do("new", graph="layered", hidden=4)  # takes two ticks
-    assert page.net.mesh.ticks > 1
     page.learn(2)
     after = page.edges
     page.do("undo")
-    assert page.edges == before
-    assert page.net.mesh.ticks == 1
-    page.learn(1)
+    assert (page.edges, page.net.mesh.ticks) == (before, 1)
     page.do("redo")
     assert page.edges == after
     page.do("reset", seed=3)
     assert page.edges.keys() == after.keys()
     assert page.edges != after
-    page.do("undo")
-    assert page.edges == after
-    for _ in range(3):
+    for _ in range(4):
         page.do("undo")
-    assert len(page.edges) == 61
-    assert page.last("settings")["ticks"] == 3
+    assert (len(page.edges), page.last("settings")["ticks"]) == (61, 3)
 
 
 # -- training
@@ -361,14 +259,13 @@ def test_lm_learns_a_table(page, kind):
         assert page.last("frame")["rate"] > 0.95
     else:
         assert page.last("scatter")["target"] == "y"
-    assert [m["kind"] for m in page.do("export", what="mesh")] == ["file"]
 
 
 def test_a_stream_follows_its_drift(page):
     page.do("data", name="drift")
     assert page.last("settings")["solver"] == "stream"
-    for _ in range(400):
-        page.do("step")  # of ten samples
+    page.net.result = page.net.learner.advance(3990)
+    page.do("step")  # ten samples
     assert page.net.learner.done == 4000
     assert page.net.result.accuracy > 0.85  # a fifth of a turn: a border that stood still would be wrong by now
     X, y = drift(1000, 4000 - 1000)
@@ -441,360 +338,17 @@ def test_the_choices_of_a_refused_table_can_be_changed(page):
     assert page.net.data.target == "a"
 
 
-def test_only_tables_of_some_size_come_through_the_page():
-    with pytest.raises(MeshError, match=r"x\.exe"):
-        PlayTable.parse("x.exe", "a,b\n1,2\n")
-    with pytest.raises(MeshError, match="5,000,001"):
-        PlayTable.parse("x.csv", "a" * 5_000_001)
-    assert PlayTable.parse("../../x/y.csv", "a,b\n1,2\n").name == "y.csv"
-
-
 def test_a_table_of_the_command_line(tmp_path):
     file = tmp_path / "kinds.csv"
     file.write_text(SEPARABLE)
     page = Page(file, "kind")
     assert page.last("data")["classes"] == ["left", "right"]
     assert page.heard[0]["table"]["text"] == SEPARABLE
+    with pytest.raises(MeshError, match=r"x\.exe"):
+        PlayTable.parse("x.exe", "a,b\n1,2\n")
+    with pytest.raises(MeshError, match="5,000,001"):
+        PlayTable.parse("x.csv", "a" * 5_000_001)
+    assert PlayTable.parse("../../x/y.csv", "a,b\n1,2\n").name == "y.csv"
     page = Page(tmp_path / "none.csv")
     assert "none.csv" in page.last("error")["text"]
     assert page.last("data")["name"] == "moons"
-
-
-# -- links and files
-
-
-def state_of(page):
-    """As the page makes it of the messages."""
-    graph, settings, data = page.last("graph"), page.last("settings"), page.last("data")
-    first = graph["inputs"] + graph["bias"]
-    hidden = graph["names"][first : len(graph["names"]) - graph["outputs"]]
-    source = {"set": data["name"]}
-    if data["name"] == "table":
-        table = page.session.table
-        kept = {"name": table.name, "text": table.text, "target": table.target}
-        source = {"table": kept | {"impute": False, "drop": []}}
-    return {
-        "v": 1, "data": source, "seed": data["seed"], "done": page.net.learner.done,
-        **{name: settings[name] for name in ("ticks", "solver", "rate", "budget", "pace")},
-        **{name: graph[name] for name in ("inputs", "outputs", "bias")},
-        "hidden": [[name, graph["activations"][k]] for k, name in enumerate(hidden)],
-        "edges": [list(edge) for edge in zip(graph["src"], graph["dst"], page.net.mesh.weights.tolist(), strict=True)],
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("table", [False, True])
-def test_a_link_restores_all_of_it(page, table):
-    if table:
-        page.do("csv", name="kinds.csv", text=SEPARABLE, target="kind")
-    else:
-        page.do("data", name="circles", seed=7)
-    page.do("set", solver="lm", ticks=4, budget=500)
-    page.do("neuron", add=True)
-    page.do("neuron", add=False, id="h1")
-    page.do("activation", id="h5", name="sin")
-    page.learn(3)
-    state = json.loads(json.dumps(state_of(page)))
-    other = Page()
-    other.do("restore", state=state)
-    assert other.edges == page.edges
-    assert state_of(other) == state
-    assert other.net.learner.done == 3
-    np.testing.assert_array_equal(other.net.mesh.forward(other.net.data.X), page.net.mesh.forward(page.net.data.X))
-    other.learn(1)
-
-
-def damaged():
-    state = state_of(Page())
-    yield None
-    yield []
-    yield state | {"v": 2}
-    for name in state:
-        yield {key: value for key, value in state.items() if key != name}
-        for wrong in (None, -1, "x", [], {}, 1e400, [[0, 0, "x"]], [["h0", "tanh"], ["h0", "tanh"]]):
-            yield state | {name: wrong}
-    yield state | {"edges": [*state["edges"], state["edges"][0]]}
-    for edges in ([[0, 99, 1.0]], [[0, 1, float("nan")]]):
-        yield state | {"edges": edges}
-    for hidden in ([["i0", "tanh"]], [["h0", "evil"]]):
-        yield state | {"hidden": hidden}
-    yield state | {"data": {"table": {"name": "x.csv", "text": "a,b\n1,2\n", "target": 3, "impute": 0, "drop": "x"}}}
-    yield state | {"data": {"set": "iris"}}
-
-
-def test_damaged_links_are_refused_in_a_sentence(page):
-    before, count = page.edges, 0
-    for state in damaged():
-        found = page.do("restore", state=state)
-        if errors := [m["text"] for m in found if m["kind"] == "error"]:
-            count += 1
-            assert "\n" not in errors[0]
-            assert page.edges == before
-        else:
-            page = Page()  # the change was a valid one, such as one more tick
-    assert count > 80
-    with pytest.raises(MeshError, match="link"):
-        checked_state({})
-
-
-def test_files_hold_the_net(page, tmp_path):
-    page.learn(5)
-    for what, name in (("mesh", "moons.mesh"), ("c", "moons.h")):
-        (message,) = page.session.receive(json.dumps({"do": "export", "what": what}))
-        head, arrays = unpacked(message)
-        assert head["name"] == name
-        (tmp_path / name).write_bytes(arrays["content"].tobytes())
-    model, data = load(tmp_path / "moons.mesh"), page.net.data
-    answers = np.array(data.classes)[page.net.mesh.forward(data.X).argmax(axis=1)]
-    np.testing.assert_array_equal(model.predict(data.raw[: len(data.X)]), answers)
-    assert "moons" in (tmp_path / "moons.h").read_text()
-
-
-def test_the_lines_of_python_make_the_same_net(page):
-    page.do("set", solver="lm")
-    page.do("edge", add=False, src="h1", dst="h0")
-    page.do("python")
-    lines = page.last("python")["text"]
-    assert len(lines.splitlines()) <= 10
-    found = {}
-    exec(lines.replace("random_state=0, solver", "random_state=0, max_epochs=3, solver"), found)
-    assert found["topology"] == page.net.mesh.topology
-    np.testing.assert_array_equal(found["X"], page.net.data.raw[: len(page.net.data.X)])
-    assert found["model"].mesh_.activations == page.net.mesh.activations
-    net = page.net
-    for solver, done, want in (("adam", 526, "max_epochs=526"), ("adam", 50_000, "max_epochs=2000")):
-        assert want in python_of(net.mesh, net.data, solver, 0.01, done)
-    for solver, done in (("adam", 3), ("lm", 526)):
-        assert "max_epochs" not in python_of(net.mesh, net.data, solver, 0.01, done)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", ["lm", "adam", "stream", "stream-adam"])
-@pytest.mark.parametrize("name", [*SETS, "table"])
-def test_the_lines_of_python_run(name, solver, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("kinds.csv").write_text(SEPARABLE)
-    data = PlayTable.read(Path("kinds.csv")).samples(0) if name == "table" else built_in(name, 0)
-    mesh = Mesh(Topology.mesh(len(data.features), 2, data.n_outputs), activation="tanh", random_state=0)
-    lines = python_of(mesh, data, solver, 0.01)
-    assert len(lines.splitlines()) <= 14
-    short = lines.replace("random_state=0, solver", "random_state=0, max_epochs=2, solver").replace("50_000", "500")
-    if name == "table" and solver.startswith("stream"):
-        short = short.replace("out = ", "y = (y == 'left').astype(int)\nout = ")
-    exec(short, {})
-
-
-# -- who is let in
-
-
-class Served:
-    """A server in a thread of this process."""
-
-    def __init__(self):
-        self.listener = socket.socket()
-        self.listener.bind(("127.0.0.1", 0))
-        self.port, self.token, ready = self.listener.getsockname()[1], "T" * 32, threading.Event()
-        self.server = server.new_server(self.listener, self.token, None, "", ready.set)
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
-        self.thread.start()
-        assert ready.wait(30)
-
-    def stop(self):
-        self.server.should_exit = True
-        self.thread.join(30)
-        self.listener.close()
-
-    def get(self, path, **headers):
-        asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        asked.putrequest("GET", path, skip_host=True)
-        for name, value in ({"Host": f"127.0.0.1:{self.port}"} | headers).items():
-            asked.putheader(name, value)
-        asked.endheaders()
-        answer = asked.getresponse()
-        found = answer.status, answer.read().decode(), dict(answer.getheaders())
-        asked.close()
-        return found
-
-    def socket(self, token=None, origin="own", **more):
-        origin = f"http://127.0.0.1:{self.port}" if origin == "own" else origin
-        address = f"ws://127.0.0.1:{self.port}/{token or self.token}/socket"
-        return connect(address, origin=origin, open_timeout=60, max_size=None, **more)
-
-
-@pytest.fixture(scope="module")
-def served():
-    server = Served()
-    yield server
-    server.stop()
-
-
-def test_the_page_is_whole_small_and_asks_nobody(served):
-    sizes = {file.name: file.stat().st_size for file in ASSETS.iterdir()}
-    assert set(sizes) == {"index.html", "app.js", "style.css"}
-    assert sum(sizes.values()) <= 200_000
-    for name in ("", "app.js", "style.css"):
-        status, text, headers = served.get(f"/{served.token}/{name}")
-        assert status == 200
-        assert "default-src 'none'" in headers["content-security-policy"]
-        assert headers["x-content-type-options"] == "nosniff"
-        elsewhere = text.replace("http://www.w3.org/2000/svg", "").replace("'http://www.w3.org", "")
-        assert "http://" not in elsewhere
-        assert "https://" not in elsewhere
-        assert "eval(" not in text
-
-
-def test_only_those_with_the_token_and_of_this_machine_are_let_in(served):
-    page = f"/{served.token}/"
-    own = f"127.0.0.1:{served.port}"
-    for path, headers in [
-        ("/", {}), ("/x/", {}), (f"/{served.token[:-1]}/", {}), ("/app.js", {}), (f"/x{page}app.js", {}),
-        (page, {"Host": "evil.example"}), (page, {"Host": f"evil.example:{served.port}"}),
-        (page, {"Host": "127.0.0.1"}),
-        (page, {"Origin": "http://evil.example"}), (page, {"Origin": "null"}), (page, {"Origin": f"https://{own}"}),
-    ]:  # fmt: skip
-        status, text, _ = served.get(path, **headers)
-        assert status == 403, (path, headers)
-        assert "Traceback" not in text
-    assert served.get(page, Host=f"localhost:{served.port}")[0] == 200
-    assert served.get(page, Origin=f"http://{own}")[0] == 200
-    assert served.get(f"{page}../../etc/passwd")[0] == 404
-    for token, origin in [("x", "own"), (None, "http://evil.example"), (None, None), (None, f"https://{own}")]:
-        with pytest.raises(InvalidStatus) as refused:
-            served.socket(token, origin)
-        assert refused.value.response.status_code == 403
-    assert learning() == []  # nothing was started for them
-
-
-def learning():
-    """The processes that learn for pages; other tests may have started others."""
-    return [process for process in multiprocessing.active_children() if process.name == "meshnn play"]
-
-
-def gone(processes, within=60):
-    """Whether all have ended, in time."""
-    end = time.monotonic() + within
-    while any(process.is_alive() for process in processes) and time.monotonic() < end:
-        time.sleep(0.02)
-    return not any(process.is_alive() for process in processes)
-
-
-def test_what_learns_ends_with_its_page(served):
-    with served.socket() as first:
-        assert json.loads(first.recv(timeout=120))["kind"] == "hello"
-        (process,) = learning()
-        first.send(b"\x00\x01")
-        first.send("{")
-        first.send('{"do": "run", "on": true}')
-        kinds = set()
-        while not {"error", "frame", "regions"} <= kinds:
-            message = first.recv(timeout=60)
-            kinds.add(read(message)["kind"])
-            if read(message)["kind"] == "frame":
-                first.send('{"do": "ack"}')
-    assert gone([process])
-    assert process.exitcode is not None
-
-
-def test_a_page_that_does_not_read_is_closed(served, monkeypatch):
-    """Its orders are no longer taken, instead of filling a queue with their answers, and its process ends."""
-    monkeypatch.setattr(server, "LIMITS", replace(LIMITS, unread=1.0))
-    narrow = socket.socket()
-    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # else megabytes are buffered on the way
-    narrow.connect(("127.0.0.1", served.port))
-    with served.socket(sock=narrow, max_queue=1, close_timeout=1) as page:
-        page.recv(timeout=120)
-        (process,) = learning()
-
-        def ask():
-            with contextlib.suppress(ConnectionClosed):
-                page.send(json.dumps({"do": "csv", "name": "big.csv", "text": SEPARABLE + SEPARABLE[9:] * 99}))
-                while True:
-                    page.send('{"do": "hello"}')  # answered with all 17,000 points
-
-        asking = threading.Thread(target=ask, daemon=True)
-        asking.start()
-        try:
-            assert gone([process], within=30)  # the keepalive of the server would take 40 s
-        finally:
-            narrow.shutdown(socket.SHUT_RDWR)  # the client may still wait to send an order
-    asking.join(60)
-    assert not asking.is_alive()
-
-
-@pytest.mark.slow
-def test_pages_are_independent_and_not_too_many(served, monkeypatch):
-    monkeypatch.setattr(server, "LIMITS", replace(LIMITS, pages=2))
-    with served.socket() as first, served.socket() as second:
-        for page in (first, second):
-            assert json.loads(page.recv(timeout=120))["kind"] == "hello"
-        assert len(learning()) == 2
-        with served.socket() as third, pytest.raises(ConnectionClosed, match="2 pages"):
-            third.recv(timeout=60)
-        processes = learning()
-    assert gone(processes)
-
-
-def heard_out(page):
-    while True:
-        page.recv(timeout=60)
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_is_told_to_the_page(served):
-    with served.socket() as page:
-        page.recv(timeout=120)
-        (process,) = learning()
-        process.kill()
-        with pytest.raises(ConnectionClosed, match="4002"):
-            heard_out(page)
-
-
-# -- the command
-
-
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["--host", "0.0.0.0"], "0.0.0.0"),
-    (["--host", "example.org"], "example.org"),
-    (["--port", "70000"], "--port"),
-    (["nothing.csv"], "nothing.csv"),
-    (["--target", "x"], "--target"),
-])  # fmt: skip
-def test_what_the_command_refuses(arguments, words):
-    done = meshnn("play", *arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-def test_a_port_that_is_taken_is_said():
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        done = meshnn("play", "--no-browser", "--port", str(other.getsockname()[1]))
-    assert done.returncode == 2
-    assert "--port" in done.stderr
-
-
-def test_without_the_extra_it_says_which(monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else find(name))
-    done = meshnn("play")
-    assert done.returncode == 2
-    assert "pip install 'meshnn[play]'" in done.stderr
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_it_in_a_sentence_and_all_that_it_started():
-    command = [sys.executable, "-m", "meshnn", "play", "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        address = process.stdout.readline().strip()
-        port = int(address.split(":")[2].split("/")[0])
-        path = address.replace("http:", "ws:") + "socket"
-        with connect(path, origin=f"http://127.0.0.1:{port}", open_timeout=60, max_size=None) as page:
-            page.recv(timeout=120)
-            (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[-1:]
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
-        assert process.returncode == 0, err
-        assert "meshnn play has ended" in err
-        assert "Traceback" not in out + err
-        assert not os.path.exists(f"/proc/{child}") or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]

@@ -2,7 +2,6 @@
 
 `values` has shape `(*stack, n_values)` and `x` `(*stack, ..., n_inputs)`. The axes of the stack are those that `vmap`
 of PyTorch or JAX puts in front; each has its full length or 1 and is broadcast. Without a stack there is one net.
-Results are written to C-contiguous arrays of the caller, in which the stack has its full shape.
 """
 
 from __future__ import annotations
@@ -17,37 +16,39 @@ from meshnn.engine.layer import Layer
 __all__ = ["forward", "vjp"]
 
 
-def forward(layer: Layer, values: Array, x: Array, y: Array, n_jobs: int | None = None) -> None:
-    """Write the outputs to y `(*stack, ..., n_outputs)`."""
-    values, x = np.ascontiguousarray(values), np.ascontiguousarray(x)
-    stack = y.shape[: values.ndim - 1]
+def forward(layer: Layer, values: Array, x: Array, n_outputs: int, n_jobs: int | None = None) -> Array:
+    """Return the outputs `(*stack, ..., n_outputs)`."""
+    values, x, axes = np.ascontiguousarray(values), np.ascontiguousarray(x), values.ndim - 1
+    stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes])
+    y = np.empty((*stack, *x.shape[axes:-1], n_outputs), layer.dtype)
     if values.size == values.shape[-1]:  # one net: all samples in one call
         stack = ()
     size = prod(y.shape[len(stack) : -1])
     for at_values, at_x, at_y in zip(*(_addresses(a, stack) for a in (values, x, y)), strict=True):
         layer.forward(at_values, at_x, at_y, size, n_jobs)
+    return y
 
 
 def vjp(
-    layer: Layer, values: Array, x: Array, g: Array, by_values: Array | None, by_x: Array | None,
-    n_jobs: int | None = None,
-) -> None:  # fmt: skip
-    """Write dE/dvalues to by_values `(*stack, n_values)` and dE/dx to by_x from g = dE/dy, unless they are None."""
+    layer: Layer, values: Array, x: Array, g: Array, wanted: tuple[bool, bool] = (True, True), n_jobs: int | None = None
+) -> tuple[Array, Array]:
+    """Return dE/dvalues `(*stack, n_values)` and dE/dx from g = dE/dy; what is not wanted has no elements."""
     values, x, g = (np.ascontiguousarray(a) for a in (values, x, g))
     axes = values.ndim - 1
     stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes], g.shape[:axes])
-    size, given = prod(x.shape[axes:-1]), (values, x, g, by_values, by_x)
-    places = ([0] * prod(stack) if a is None else _addresses(a, stack) for a in given)
+    shapes = [(*stack, *a.shape[axes:]) if want else (0,) for a, want in zip((values, x), wanted, strict=True)]
+    made = by_values, by_x = [np.empty(shape, layer.dtype) for shape in shapes]
+    size = prod(x.shape[axes:-1])
+    places = [_addresses(a, stack) for a in (values, x, g)]
+    places += [_addresses(a, stack) if want else [0] * prod(stack) for a, want in zip(made, wanted, strict=True)]
     for at_values, at_x, at_g, to_values, to_x in zip(*places, strict=True):
         layer.back(at_values, at_x, at_g, to_values, to_x, size, None, n_jobs)
+    return by_values, by_x
 
 
 def _addresses(array: Array, stack: tuple[int, ...]) -> list[int]:
     """Return the address of each part of a stack; an axis of length 1 is the same part again and again."""
-    first: int = array.__array_interface__["data"][0]
-    if not stack:
-        return [first]
-    found = np.array(first, np.uint64)
+    found = np.array(array.__array_interface__["data"][0], np.uint64)
     for length, own, stride in zip(stack, array.shape, array.strides, strict=False):
         found = found[..., None] + np.arange(length, dtype=np.uint64) * np.uint64(stride if own > 1 else 0)
     addresses: list[int] = found.ravel().tolist()

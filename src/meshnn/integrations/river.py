@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from datetime import date
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -61,10 +61,10 @@ class _InRiver:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Any:
         """The model that `save` wrote, also that of a model outside of river; it goes on bit by bit."""
-        tree = storage.read(path)
-        if tree.get("kind") != cls.kind:  # type: ignore[attr-defined]
-            raise storage.FileError(f"{path} holds a {tree.get('kind')}, not a {cls.kind}; see meshnn.load")  # type: ignore[attr-defined]
-        return cls.from_tree(tree)  # type: ignore[attr-defined]
+        tree, model = storage.read(path), cast(Any, cls)
+        if tree.get("kind") != model.kind:
+            raise storage.FileError(f"{path} holds a {tree.get('kind')}, not a {model.kind}; see meshnn.load")
+        return model.from_tree(tree)
 
 
 class RiverMeshClassifier(_InRiver, MeshStreamClassifier, base.MiniBatchClassifier, wraps=MeshStreamClassifier):  # type: ignore[misc]

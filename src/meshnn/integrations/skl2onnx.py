@@ -15,12 +15,6 @@ from meshnn.export.onnx.graph import Graph
 
 __all__ = ["register"]
 
-#: Those of skl2onnx for classifiers that have probabilities.
-OPTIONS = {
-    "zipmap": [True, False, "columns"], "nocl": [True, False], "output_class_labels": [False, True],
-    "raw_scores": [True, False],
-}  # fmt: skip
-
 
 def register() -> None:
     """Let `skl2onnx.to_onnx` and `convert_sklearn` know `MeshClassifier` and `MeshRegressor`; again does no harm.
@@ -34,7 +28,9 @@ def register() -> None:
         from skl2onnx import update_registered_converter
     except ImportError as error:  # an optional dependency: say how to get it
         raise ExportError("skl2onnx is not installed; pip install 'meshnn[onnx]' brings it") from error
-    update_registered_converter(MeshClassifier, "MeshnnMeshClassifier", _class_shapes, _convert, options=dict(OPTIONS))
+    flag = [True, False]
+    options = {"zipmap": [*flag, "columns"], "nocl": flag, "output_class_labels": flag[::-1], "raw_scores": flag}
+    update_registered_converter(MeshClassifier, "MeshnnMeshClassifier", _class_shapes, _convert, options=options)
     update_registered_converter(MeshRegressor, "MeshnnMeshRegressor", _value_shapes, _convert)
 
 
@@ -81,7 +77,8 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     if options["nocl"] and not blueprint.several:
         blueprint = replace(blueprint, classes=tuple(range(len(blueprint.classes))))
     given = operator.inputs[0]
-    graph = Graph("float64" if isinstance(given.type, DoubleTensorType) else "float32", naming=_naming(scope))
+    dtype = "float64" if isinstance(given.type, DoubleTensorType) else "float32"
+    graph = Graph(dtype, naming=lambda wanted: str(scope.get_unique_variable_name(f"mesh/{wanted}")))
     graph.known["features"] = given.full_name
     if not isinstance(given.type, (DoubleTensorType, FloatTensorType)):
         graph.known["features"] = graph.add("Cast", (given.full_name,), "features", to=onnx.TensorProto.FLOAT)
@@ -94,12 +91,3 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         inputs, outputs = ([wanted.get(name, name) for name in names] for names in (node.inputs, node.outputs))
         name = scope.get_unique_operator_name(outputs[0])
         container.add_node(node.op, inputs, outputs, op_domain=node.domain, name=name, **node.attributes)
-
-
-def _naming(scope: Any) -> Any:
-    """Names that are not in the model yet."""
-
-    def unique(wanted: str) -> str:
-        return str(scope.get_unique_variable_name(f"mesh/{wanted}"))
-
-    return unique

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,27 +25,21 @@ except ImportError as error:  # an optional dependency
 
 __all__ = ["MeshTimeSeriesClassifier", "MeshTimeSeriesForecaster", "MeshTimeSeriesRegressor"]
 
-_COMMON_TAGS = {
-    "authors": ["meshnn"],
-    "maintainers": ["meshnn"],
-    "capability:categorical_in_X": False,
-}
-_PANEL_TAGS = _COMMON_TAGS | {
-    "python_dependencies": "meshnn",
-    "capability:random_state": False,  # `random_state` is a parameter of the estimator
-    "property:randomness": "stochastic",
-    "X_inner_mtype": ["df-list", "numpy3D"],
-    "y_inner_mtype": "numpy1D",
-    "capability:multivariate": True,
-    "capability:unequal_length": True,
-    "capability:missing_values": False,
-}
-
 
 class _PanelMixin:
     """Fits an estimator of sequences on panels of sktime."""
 
     _default: Any
+    _tags: ClassVar[dict[str, Any]] = {
+        "authors": ["meshnn"],
+        "maintainers": ["meshnn"],
+        "python_dependencies": "meshnn",
+        "property:randomness": "stochastic",
+        "X_inner_mtype": ["df-list", "numpy3D"],
+        "capability:multivariate": True,
+        "capability:unequal_length": True,
+        "capability:categorical_in_X": False,
+    }
 
     def __init__(self, estimator: Any = None) -> None:
         self.estimator = estimator
@@ -54,9 +48,7 @@ class _PanelMixin:
     def _fit(self, X: Any, y: NDArray[Any]) -> Any:
         self.estimator_ = self._default() if self.estimator is None else deepcopy(self.estimator)
         if self.estimator_.get_params(deep=False)["readout"] == "all":
-            raise ValueError(
-                'readout="all" predicts every step, sktime wants one value per series; use "last" or "mean"'
-            )
+            raise ValueError('readout="all" predicts every step; sktime takes "last" or "mean"')
         self.estimator_.fit(_sequences(X), y)
         return self
 
@@ -97,7 +89,7 @@ class MeshTimeSeriesClassifier(_PanelMixin, BaseClassifier):  # type: ignore[mis
     """
 
     _default = MeshSequenceClassifier
-    _tags = _PANEL_TAGS | {"capability:predict_proba": True, "capability:class_weight": True}
+    _tags = _PanelMixin._tags | {"capability:predict_proba": True, "capability:class_weight": True}
 
     def _predict_proba(self, X: Any) -> Any:
         return self.estimator_.predict_proba(_sequences(X))
@@ -127,7 +119,6 @@ class MeshTimeSeriesRegressor(_PanelMixin, BaseRegressor):  # type: ignore[misc]
     """
 
     _default = MeshSequenceRegressor
-    _tags = _PANEL_TAGS
 
 
 def _sequences(X: Any) -> Any:
@@ -165,26 +156,20 @@ class MeshTimeSeriesForecaster(BaseForecaster):  # type: ignore[misc]
     True
     """
 
-    _tags = _COMMON_TAGS | {
-        "object_type": "forecaster",
+    _tags: ClassVar[dict[str, Any]] = {
+        "authors": ["meshnn"],
+        "maintainers": ["meshnn"],
         "capability:random_state": True,
         "property:randomness": "derandomized",
-        "python_dependencies": None,
-        "capability:multivariate": False,
-        "capability:exogenous": True,
+        "capability:categorical_in_X": False,
         "capability:insample": False,
         "capability:pred_int": True,
         "capability:pred_int:insample": False,
         "capability:missing_values": True,
-        "capability:non_contiguous_X": True,
         "capability:update": True,
-        "y_inner_mtype": "pd.Series",
-        "X_inner_mtype": "pd.DataFrame",
         "requires-fh-in-fit": False,
         "X-y-must-have-same-index": False,
-        "enforce_index_type": None,
     }
-
     _config = {"remember_data": False}  # noqa: RUF012  nothing of the past is needed again
 
     def __init__(
@@ -215,19 +200,17 @@ class MeshTimeSeriesForecaster(BaseForecaster):  # type: ignore[misc]
         """Learn or observe values in order, without those seen before; steps left out in between are missing values."""
         values = y.to_numpy(dtype=float, na_value=np.nan)
         rows = None if X is None else _rows(X.reindex(y.index))
-        before = self._until if self._until is not None else y.index[:1]
-        steps = _steps(y.index, before, len(y) if self._until is None else None)
-        model, expected = self.forecaster_, 1 if self._until is not None else 0
+        first = self._until is None
+        steps = _steps(y.index, y.index[:1] if first else self._until)
+        model, expected = self.forecaster_, 0 if first else 1
         for k, step in enumerate(steps):
             if step < expected:
                 continue
-            if not model.n_samples_ and np.isnan(values[k]):
-                expected = step + 1
-                continue
-            for _ in range(expected, step):
-                model.learn_one(None)
-            missing = dict.fromkeys(model.features_.names) or None
-            (model.learn_one if learns else model.observe_one)(values[k], missing if rows is None else rows[k])
+            if model.n_samples_ or not np.isnan(values[k]):
+                for _ in range(expected, step):
+                    model.learn_one(None)
+                missing = dict.fromkeys(model.features_.names) or None
+                (model.learn_one if learns else model.observe_one)(values[k], missing if rows is None else rows[k])
             expected = step + 1
         if len(y) and steps[-1] >= 0:
             self._until = y.index[-1:]
@@ -268,12 +251,11 @@ def _rows(X: Any) -> list[dict[Any, float]]:
     return [dict(zip(names, row, strict=True)) for row in values.tolist()]
 
 
-def _steps(index: Any, before: Any, regular: int | None) -> Any:
+def _steps(index: Any, before: Any) -> Any:
     """Return the steps from `before` to each time; consecutive ones if the index has no length of a step."""
     try:
         found = ForecastingHorizon(index, is_relative=False).to_relative(before).to_numpy()
         return np.asarray(found, dtype=np.int64)
     except (ValueError, TypeError, AttributeError):
-        count = len(index) if regular is None else regular
         fresh = np.asarray(index > before[0])
-        return np.arange(count) if regular is not None else np.where(fresh, np.cumsum(fresh), 0)
+        return np.where(fresh, np.cumsum(fresh), 0)

@@ -192,13 +192,9 @@ class MeshLayer(torch.nn.Module):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         given, errors = state_dict.get(f"{prefix}edge_index"), rest[-1]
         if given is not None and not torch.equal(given.to(self.edge_index.device), self.edge_index):
-            errors.append(
-                f"{prefix}edge_index is of another graph: {given.shape[-1]} edges, where this layer has "
-                f"{self.edge_index.shape[-1]}, or others; build the MeshLayer from the topology that was saved, "
-                "for example Topology(n_inputs, n_hidden, n_outputs, edge_index.T)"
-            )
-            return
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+            errors.append(f"{prefix}edge_index is of another graph; build the layer from the topology that was saved")
+        else:
+            super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
         """Return the sizes."""

@@ -13,7 +13,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -37,11 +37,9 @@ __all__ = ["DTYPES", "LayerSpec", "Pullback", "layer", "layer_back", "run", "vjp
 
 Tensor = torch.Tensor
 Gradients = tuple[Tensor | None, Tensor | None]
-#: From dE/dy to dE/dvalues and dE/dx.
-Pullback = Callable[[Tensor], tuple[Tensor, Tensor]]
-
+Pullback = Callable[[Tensor], tuple[Tensor, Tensor]]  # from dE/dy to dE/dvalues and dE/dx
+_plain = (torch.nn.Parameter, Tensor)
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
-_PLAIN = (torch.nn.Parameter, torch.Tensor)
 
 
 class LayerSpec:
@@ -66,10 +64,7 @@ class LayerSpec:
         """Return the spec with this key."""
         found = _known.get(key)
         if found is None:
-            raise MeshError(
-                f"no MeshLayer with the graph {key} is in this process, but something that was compiled or exported "
-                "from one runs here; build or load the layer first, and keep it"
-            )
+            raise MeshError(f"no MeshLayer with the graph {key} is in this process; build or load it, and keep it")
         return found
 
     @cached_property
@@ -97,15 +92,9 @@ class LayerSpec:
     def check(self, x: Tensor, values: Tensor) -> None:
         """Refuse tensors that the engine, which checks nothing, cannot take."""
         if values.dtype not in DTYPES or x.dtype != values.dtype:
-            how = "x.to(layer.weight.dtype) or layer.double()" if values.dtype in DTYPES else "layer.float(), x.float()"
-            raise DataError(
-                f"a MeshLayer takes float32 or float64, the same for x and weight, got x {x.dtype} and weight "
-                f"{values.dtype}; convert with {how}"
-            )
+            raise DataError(f"x and weight must be float32, or both float64, got x {x.dtype}, weight {values.dtype}")
         if x.ndim < max(values.ndim, 1) or x.shape[-1] != self.n_inputs:
-            raise DataError(
-                f"x must have shape (..., {self.n_inputs}), one number for each input, got {tuple(x.shape)}"
-            )
+            raise DataError(f"x must have shape (..., {self.n_inputs}), got {tuple(x.shape)}")
         if values.ndim == 0 or values.shape[-1] != self.n_values:
             raise DataError(f"there must be {self.n_values} weights, got shape {tuple(values.shape)}")
 
@@ -131,36 +120,31 @@ def _shared(topology: Topology, ticks: int, codes: NDArray[np.int64], tied: NDAr
 # -- operators -----------------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("meshnn::layer", mutates_args=(), device_types="cpu")
-def layer(x: Tensor, values: Tensor, key: str) -> Tensor:
+def _run_layer(x: Tensor, values: Tensor, key: str) -> Tensor:
     """Return the outputs."""
-    y: Tensor = _empty_outputs(x, values, key)
-    compiled, threads = LayerSpec.named(key).compiled(x.dtype), torch.get_num_threads()
-    _layer_arrays.forward(compiled, values.numpy(force=True), x.numpy(force=True), y.numpy(), threads)
-    return y
+    spec = LayerSpec.named(key)
+    spec.check(x, values)
+    given = values.numpy(force=True), x.numpy(force=True)
+    return torch.from_numpy(
+        _layer_arrays.forward(spec.compiled(x.dtype), *given, spec.n_outputs, torch.get_num_threads())
+    )
 
 
-@layer.register_fake
 def _empty_outputs(x: Tensor, values: Tensor, key: str) -> Tensor:
     spec = LayerSpec.named(key)
     spec.check(x, values)
     return x.new_empty((*_stack(values, x), *x.shape[values.ndim - 1 : -1], spec.n_outputs))
 
 
-@torch.library.custom_op("meshnn::layer_back", mutates_args=(), device_types="cpu")
-def layer_back(g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_values: bool) -> tuple[Tensor, Tensor]:
+def _run_back(g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_values: bool) -> tuple[Tensor, Tensor]:
     """Return the gradients by x and by the values."""
     spec = LayerSpec.named(key)
     spec.check(x, values)
-    dx, dv = _empty_gradients(g, x, values, key, by_x, by_values)
-    _layer_arrays.vjp(
-        spec.compiled(x.dtype), values.numpy(force=True), x.numpy(force=True), g.numpy(force=True),
-        dv.numpy() if by_values else None, dx.numpy() if by_x else None, torch.get_num_threads(),
-    )  # fmt: skip
-    return dx, dv
+    v_, x_, g_ = (t.numpy(force=True) for t in (values, x, g))
+    dv, dx = _layer_arrays.vjp(spec.compiled(x.dtype), v_, x_, g_, (by_values, by_x), torch.get_num_threads())
+    return torch.from_numpy(dx), torch.from_numpy(dv)
 
 
-@layer_back.register_fake
 def _empty_gradients(
     g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_values: bool
 ) -> tuple[Tensor, Tensor]:
@@ -171,11 +155,8 @@ def _empty_gradients(
 
 def _stack(values: Tensor, *others: Tensor) -> tuple[int, ...]:
     """Return the axes of a stack of nets, broadcast."""
-    axes = values.ndim - 1
-    if not axes:
-        return ()
-    broadcast: Any = torch.broadcast_shapes
-    shapes: tuple[int, ...] = broadcast(values.shape[:-1], *(t.shape[:axes] for t in others))
+    axes, broadcast = values.ndim - 1, cast(Any, torch.broadcast_shapes)
+    shapes: tuple[int, ...] = broadcast(values.shape[:-1], *(t.shape[:axes] for t in others)) if axes else ()
     return shapes
 
 
@@ -183,30 +164,25 @@ def _stack(values: Tensor, *others: Tensor) -> tuple[int, ...]:
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, values, ctx.key = inputs
-    ctx.save_for_backward(x, values)
-    ctx.spec = LayerSpec.named(ctx.key)  # keeps it alive until the backward pass
+    """Save the tensors, and the spec, which must live until the backward pass."""
+    ctx.save_for_backward(*(given for given in inputs if isinstance(given, Tensor)))
+    ctx.spec, *ctx.wanted = (LayerSpec.named(given) if isinstance(given, str) else given for given in inputs
+                             if not isinstance(given, Tensor))  # fmt: skip
 
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
     x, values = ctx.saved_tensors
-    return *_gradients(ctx.needs_input_grad, g, x, values, ctx.key), None
+    return *_gradients(ctx.needs_input_grad, g, x, values, ctx.spec.key), None
 
 
 def _gradients(needs: Any, g: Tensor, x: Tensor, values: Tensor, key: str) -> Gradients:
     by_x, by_values = bool(needs[0]), bool(needs[1])
     # a gradient may be batched though nothing else is: `is_grads_batched`
-    call: Callable[..., tuple[Tensor, Tensor]] = _BackInTransform.apply if _in_transform() else layer_back
+    call = _back_in_transform if _in_transform() else layer_back
     dx, dv = call(g, x, values, key, by_x, by_values)
     if values.ndim > 1:  # sum over the axes that were broadcast
         dx, dv = dx.sum_to_size(x.shape) if by_x else dx, dv.sum_to_size(values.shape) if by_values else dv
     return dx if by_x else None, dv if by_values else None
-
-
-def _remember_back(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    g, x, values, key, *ctx.wanted = inputs
-    ctx.save_for_backward(g, x, values)
-    ctx.spec = LayerSpec.named(key)
 
 
 def _second_derivatives(ctx: Any, cdx: Tensor, cdv: Tensor) -> tuple[Any, ...]:
@@ -230,48 +206,33 @@ def _batched(call: Any, info: Any, in_dims: Any, x: Tensor, values: Tensor, key:
     return call(_front(x, in_dims[0]), values if one else _front(values, in_dims[1]), key), 0
 
 
-def _batched_back(
-    call: Any, info: Any, in_dims: Any, g: Tensor, x: Tensor, values: Tensor, key: str, *wanted: bool
-) -> Any:
+def _batched_back(call: Any, info: Any, in_dims: Any, *given: Any) -> Any:
     """Batch `layer_back`: one gradient for each."""
-    given = (_front(t, dim) for t, dim in zip((g, x, values), in_dims[:3], strict=True))
-    return call(*given, key, *wanted), tuple(0 if want else None for want in wanted)
+    tensors = (_front(t, dim) for t, dim in zip(given[:3], in_dims[:3], strict=True))
+    return call(*tensors, *given[3:]), tuple(0 if want else None for want in given[4:])
 
 
-layer.register_autograd(_backward, setup_context=_remember)
-layer_back.register_autograd(_second_derivatives, setup_context=_remember_back)
-layer.register_vmap(partial(_batched, layer))
-layer_back.register_vmap(partial(_batched_back, layer_back))
+def _registered(name: str, kernel: Any, empty: Any, backward: Any, batched: Any) -> tuple[Any, Any]:
+    """Register an operator; return it, and a function with the same rules for use inside transforms of `torch.func`.
+
+    These refuse operators whose derivative is registered by `register_autograd` (pytorch issues 168393 and 179652).
+    """
+    operator = torch.library.custom_op(f"meshnn::{name}", kernel, mutates_args=(), device_types="cpu")
+    operator.register_fake(empty)
+    operator.register_autograd(backward, setup_context=_remember)
+    operator.register_vmap(partial(batched, operator))
+    rules = {
+        "forward": operator.__call__, "vmap": lambda *given: batched(made.apply, *given), "backward": backward,
+        "setup_context": _remember,
+    }  # fmt: skip
+    made: Any = type(name, (torch.autograd.Function,), {key: staticmethod(rule) for key, rule in rules.items()})
+    return operator, made.apply
 
 
-# `torch.func` refuses operators whose derivative is registered by `register_autograd` (pytorch/pytorch issues 168393
-# and 179652); inside its transforms these functions, with the same rules, call them.
-class _InTransform(torch.autograd.Function):
-    """`layer` inside transforms of `torch.func`."""
-
-    setup_context, backward = staticmethod(_remember), staticmethod(_backward)
-
-    @staticmethod
-    def forward(*given: Any) -> Any:
-        return layer(*given)
-
-    @staticmethod
-    def vmap(*given: Any) -> Any:
-        return _batched(_InTransform.apply, *given)
-
-
-class _BackInTransform(torch.autograd.Function):
-    """`layer_back` inside transforms of `torch.func`."""
-
-    setup_context, backward = staticmethod(_remember_back), staticmethod(_second_derivatives)
-
-    @staticmethod
-    def forward(*given: Any) -> Any:
-        return layer_back(*given)
-
-    @staticmethod
-    def vmap(*given: Any) -> Any:
-        return _batched_back(_BackInTransform.apply, *given)
+layer, _in_transform_layer = _registered("layer", _run_layer, _empty_outputs, _backward, _batched)
+layer_back, _back_in_transform = _registered(
+    "layer_back", _run_back, _empty_gradients, _second_derivatives, _batched_back
+)
 
 
 # -- plain tensors, past the dispatcher ----------------------------------------------------------------------------
@@ -298,7 +259,6 @@ class _Direct(torch.autograd.Function):
         return *_back(g, x, _contiguous(values), spec, states, (by_x, by_values)), None
 
 
-_transform: Callable[..., Tensor] = _InTransform.apply
 # past `Function.apply`, which looks for transforms once more
 _direct: Callable[..., Tensor] = super(torch.autograd.Function, _Direct).apply
 
@@ -309,8 +269,8 @@ def run(x: Tensor, values: Tensor, spec: LayerSpec, key: str) -> Tensor:
     if torch.compiler.is_compiling():
         found = layer(x, values, key)
     elif _in_transform():
-        found = _transform(x, values, key)
-    elif _n_modes() or type(x) not in _PLAIN or type(values) not in _PLAIN:
+        found = _in_transform_layer(x, values, key)
+    elif _n_modes() or type(x) not in _plain or type(values) not in _plain:
         found = layer(x, values, key)
     else:
         spec.check(x, values)

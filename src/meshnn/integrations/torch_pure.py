@@ -14,15 +14,14 @@ from meshnn.topology import Topology
 
 __all__ = ["PureNet"]
 
-I64 = NDArray[np.int64]
+_I64 = NDArray[np.int64]
 
 
 def _softplus(t: torch.Tensor) -> torch.Tensor:
     return torch.logaddexp(t, torch.zeros((), dtype=t.dtype, device=t.device))  # torch's own is linear from 20 on
 
 
-#: Activation functions by their code.
-ACTIVATIONS: dict[int, Callable[[torch.Tensor], torch.Tensor]] = {
+_ACTIVATIONS: dict[int, Callable[[torch.Tensor], torch.Tensor]] = {
     ACTIVATIONS["identity"]: lambda t: t,
     ACTIVATIONS["relu"]: torch.relu,
     ACTIVATIONS["leaky_relu"]: partial(torch.nn.functional.leaky_relu, negative_slope=0.01),
@@ -38,17 +37,10 @@ ACTIVATIONS: dict[int, Callable[[torch.Tensor], torch.Tensor]] = {
 class PureNet:
     """The outputs of a net as a function of its inputs and values, in plain operations.
 
-    Parameters
-    ----------
-    topology : Topology
-    number : int array (n_edges,)
-        Index of the value that each edge takes its weight from.
-    codes : int array (n_neurons,)
-        Activations.
-    ticks : int
+    `number` is the index of the value that each edge takes its weight from, `codes` are the activations of all neurons.
     """
 
-    def __init__(self, topology: Topology, number: I64, codes: I64, ticks: int) -> None:
+    def __init__(self, topology: Topology, number: _I64, codes: _I64, ticks: int) -> None:
         self.topology, self.ticks = topology, ticks
         first = topology.n_clamped
         kept = topology.dst >= first  # edges into inputs have no effect
@@ -82,7 +74,5 @@ class PureNet:
         return found
 
     def _activated(self, sums: torch.Tensor) -> torch.Tensor:
-        if len(self._kinds) == 1:
-            return ACTIVATIONS[self._kinds[0][0]](sums)
-        found = [ACTIVATIONS[code](sums[..., neurons.to(sums.device)]) for code, neurons in self._kinds]
+        found = [_ACTIVATIONS[code](sums[..., neurons.to(sums.device)]) for code, neurons in self._kinds]
         return torch.cat(found, -1)[..., self._order.to(sums.device)]

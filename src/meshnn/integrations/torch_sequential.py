@@ -16,45 +16,30 @@ from meshnn.topology import Topology
 
 __all__ = ["from_torch", "to_torch"]
 
-#: What a net does with them when it is not trained: nothing.
-_IGNORED = (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)
-_ADVICE = (
-    "from_torch takes Linear, and behind each ReLU, LeakyReLU(0.01), ELU(1), Softplus(), Sigmoid, Tanh or Identity"
-)
-_MODULES: dict[str, Any] = {
-    "identity": None,
-    "relu": nn.ReLU,
-    "leaky_relu": lambda: nn.LeakyReLU(0.01),
-    "elu": nn.ELU,
+#: Activations as modules, with their options.
+MODULES: dict[str, tuple[Any, dict[str, float]]] = {
+    "identity": (nn.Identity, {}),
+    "relu": (nn.ReLU, {}),
+    "leaky_relu": (nn.LeakyReLU, {"negative_slope": 0.01}),
+    "elu": (nn.ELU, {"alpha": 1.0}),
     # torch's own is linear from its threshold on; where that is 50 nothing of it is left in float64
-    "softplus": lambda: nn.Softplus(threshold=50),
-    "sigmoid": nn.Sigmoid,
-    "tanh": nn.Tanh,
+    "softplus": (nn.Softplus, {"beta": 1.0, "threshold": 50.0}),
+    "sigmoid": (nn.Sigmoid, {}),
+    "tanh": (nn.Tanh, {}),
 }
 
 
 def _activation(module: nn.Module) -> str | None:
-    """The name of an activation; None if it is not one, or one that we do not have."""
-    match module:
-        case nn.ReLU():
-            return "relu"
-        case nn.LeakyReLU(negative_slope=0.01):
-            return "leaky_relu"
-        case nn.ELU(alpha=1.0):
-            return "elu"
-        case nn.Softplus(beta=1.0) if module.threshold >= 20:
-            return "softplus"
-        case nn.Sigmoid():
-            return "sigmoid"
-        case nn.Tanh():
-            return "tanh"
-        case nn.Identity():
-            return "identity"
+    """Return the name of an activation; None if it is not one, or one that meshnn does not have."""
+    for name, (kind, options) in MODULES.items():
+        if isinstance(module, kind) and getattr(module, "threshold", 50.0) >= 20:
+            alike = all(getattr(module, key) == value for key, value in options.items() if key != "threshold")
+            return name if alike else None
     return None
 
 
 def from_torch(model: nn.Sequential, *, drop_zeros: bool = False) -> Mesh:
-    """A `Mesh` that computes what an `nn.Sequential` of linear layers and activations does in `eval()`.
+    """Return a `Mesh` that computes what an `nn.Sequential` of linear layers and activations does in `eval()`.
 
     Parameters
     ----------
@@ -81,11 +66,10 @@ def from_torch(model: nn.Sequential, *, drop_zeros: bool = False) -> Mesh:
     if not isinstance(model, nn.Sequential):
         raise MeshError(f"from_torch takes an nn.Sequential, got {type(model).__name__}; put the layers into one")
     layers, names = _layers(model)
-    dtype = layers[0].weight.dtype
-    if dtype not in DTYPES or any(p.dtype != dtype for layer in layers for p in layer.parameters()):
-        raise MeshError(
-            f"all weights must be of one dtype, float32 or float64, got {_kinds(layers)}; use model.float()"
-        )
+    dtype, dtypes = layers[0].weight.dtype, {p.dtype for layer in layers for p in layer.parameters()}
+    if dtype not in DTYPES or len(dtypes) > 1:
+        kinds = ", ".join(sorted(map(str, dtypes)))
+        raise MeshError(f"all weights must be of one dtype, float32 or float64, got {kinds}; use model.float()")
     sizes = [layers[0].in_features, *(layer.out_features for layer in layers)]
     has_bias = any(layer.bias is not None for layer in layers)
     starts = np.cumsum([0, sizes[0] + has_bias, *sizes[1:-1]]).tolist()  # first neuron of each layer
@@ -109,7 +93,7 @@ def from_torch(model: nn.Sequential, *, drop_zeros: bool = False) -> Mesh:
 
 
 def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
-    """The linear layers and the activation behind each."""
+    """Return the linear layers and the activation behind each."""
     layers: list[nn.Linear] = []
     names: list[str] = []
     fresh = False  # whether the last layer has no activation yet
@@ -122,17 +106,17 @@ def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
             layers.append(module)
             names.append("identity")
             fresh = True
-        elif isinstance(module, _IGNORED) or (isinstance(module, nn.Flatten) and not layers) or found == "identity":
-            continue
-        elif found is None:
-            raise MeshError(f"layer {name} is {module!r}, which a mesh has not; {_ADVICE}")
-        elif not fresh:
-            where = "behind another activation" if layers else "in front of all layers"
-            raise MeshError(f"layer {name} is {module!r} {where}, where a mesh has no neurons; {_ADVICE}")
-        else:
+        elif isinstance(module, (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)) or found == "identity":
+            continue  # they do nothing in a net that is not trained
+        elif found is not None and fresh:
             names[-1], fresh = found, False
+        elif layers or not isinstance(module, nn.Flatten):
+            raise MeshError(
+                f"layer {name} is {module!r}; from_torch takes Linear, and behind each at most one of ReLU, "
+                "LeakyReLU(0.01), ELU(1), Softplus(), Sigmoid, Tanh or Identity"
+            )
     if not layers:
-        raise MeshError(f"there is no Linear layer in {type(model).__name__}; {_ADVICE}")
+        raise MeshError(f"there is no Linear layer in {type(model).__name__}")
     return layers, names
 
 
@@ -144,12 +128,8 @@ def _flat(model: nn.Sequential, prefix: str = "") -> list[tuple[str, nn.Module]]
     return found
 
 
-def _kinds(layers: list[nn.Linear]) -> str:
-    return ", ".join(sorted({str(p.dtype) for layer in layers for p in layer.parameters()}))
-
-
 def to_torch(mesh: Mesh) -> nn.Sequential:
-    """The `nn.Sequential` that computes what a layered mesh does: the inverse of `from_torch`.
+    """Return the `nn.Sequential` that computes what a layered mesh does: the inverse of `from_torch`.
 
     Edges that are not there become weights of 0, and edges that are tied become weights of their own. A graph that is
     not layered, with skips or cycles, is refused; `MeshLayer.from_mesh(mesh)` takes any.
@@ -167,13 +147,11 @@ def to_torch(mesh: Mesh) -> nn.Sequential:
     """
     if not isinstance(mesh, Mesh):
         raise MeshError(f"to_torch takes a Mesh, got {type(mesh).__name__}; an estimator has one, `mesh_`")
-    t, level = mesh.topology, _levels(mesh)
-    depth = int(level[-1])
-    A = mesh.adjacency().tocsc()
+    t, level, A = mesh.topology, _levels(mesh), mesh.adjacency().tocsc()
     modules: list[nn.Module] = []
     dtype = torch.float32 if mesh.dtype == np.float32 else torch.float64
     before = np.arange(t.n_inputs)
-    for k in range(1, depth + 1):
+    for k in range(1, int(level[-1]) + 1):
         here = np.flatnonzero(level == k)
         fed = t.bias and bool(np.isin(t.dst[t.src == t.n_inputs], here).any())
         layer = nn.Linear(len(before), len(here), fed, dtype=dtype)
@@ -183,60 +161,44 @@ def to_torch(mesh: Mesh) -> nn.Sequential:
             if fed:
                 layer.bias.copy_(torch.from_numpy(columns[t.n_inputs]))
         modules.append(layer)
-        activation = _shared_activation(mesh, here, k)
-        modules += [] if activation is None else [activation]
+        names = sorted({mesh.activations[j - t.n_clamped] for j in here.tolist()})
+        if len(names) > 1 or names[0] not in MODULES:
+            raise MeshError(f"layer {k} has the activation {' and '.join(names)}, for which nn.Sequential has no "
+                            "module; use MeshLayer.from_mesh(mesh), which takes any mesh")  # fmt: skip
+        kind, options = MODULES[names[0]]
+        modules += [] if kind is nn.Identity else [kind(**options)]
         before = here
     return nn.Sequential(*modules)
 
 
-def _shared_activation(mesh: Mesh, neurons: IntArray, k: int) -> nn.Module | None:
-    names = sorted({mesh.activations[j - mesh.topology.n_clamped] for j in neurons.tolist()})
-    if len(names) > 1 or names[0] not in _MODULES:
-        raise MeshError(
-            f"layer {k} has the activation {' and '.join(names)}, for which nn.Sequential has no module; "
-            "use MeshLayer.from_mesh(mesh), which takes any mesh"
-        )
-    make = _MODULES[names[0]]
-    return None if make is None else make()
-
-
 def _levels(mesh: Mesh) -> IntArray:
-    """The layer of every neuron: inputs 0, outputs last; refuses a graph with edges elsewhere than to the next."""
+    """Return the layer of every neuron: inputs and bias 0, outputs the last; refuse a graph that is not layered."""
     t = mesh.topology
-    level = np.full(t.n_neurons, -1, np.int64)
     moving = (t.src != t.n_inputs) | (not t.bias)
     src, dst = t.src[moving].astype(np.int64), t.dst[moving].astype(np.int64)
-    if (t.dst < t.n_clamped).any():
-        raise MeshError("edges lead into inputs, which no nn.Sequential has; use MeshLayer.from_mesh(mesh)")
-    level[: t.n_inputs] = 0
+    level = np.full(t.n_neurons, -1, np.int64)
+    level[: t.n_clamped] = 0
     _spread(level, src, dst)
-    reached = level[t.outputs]
-    level[t.outputs] = reached.max() if (reached >= 0).any() else mesh.ticks
+    level[t.outputs] = level[t.outputs].max() if (level[t.outputs] >= 0).any() else mesh.ticks
     _spread(level, src, dst)
-    while (level[t.n_clamped :] < 0).any():  # what neither inputs nor outputs are tied to
-        level[t.n_clamped + int(np.argmax(level[t.n_clamped :] < 0))] = 1
+    while (level < 0).any():  # connected neither to inputs nor to outputs
+        level[np.argmax(level < 0)] = 1
         _spread(level, src, dst)
-    depth = int(level[-1])
-    hidden = level[t.hidden]
+    depth, hidden = int(level[-1]), level[t.hidden]
     wrong = np.flatnonzero(level[dst] != level[src] + 1)
-    if len(wrong) or (level[t.outputs] != depth).any() or (hidden < 1).any() or (hidden >= depth).any():
-        edge = f", as edge ({src[wrong[0]]}, {dst[wrong[0]]}) shows" if len(wrong) else ""
-        raise MeshError(
-            f"this graph is not layered{edge}, so it is no nn.Sequential; use MeshLayer.from_mesh(mesh), which takes "
-            "any graph"
-        )
-    if depth > mesh.ticks:
-        raise MeshError(
-            f"with {mesh.ticks} ticks not all of {depth} layers are passed, as they are in an nn.Sequential; "
-            f"use MeshLayer.from_mesh(mesh), or set mesh.ticks = {depth}"
-        )
-    if len(np.unique(level[level > 0])) < depth:
-        raise MeshError("a layer has no neurons left; use MeshLayer.from_mesh(mesh), which takes any graph")
-    return level
+    if len(wrong):
+        why = f"edge ({src[wrong[0]]}, {dst[wrong[0]]}) does not lead to the next layer"
+    elif (hidden < 1).any() or (hidden >= depth).any() or len(np.unique(level)) <= depth:
+        why = "a hidden neuron is in no layer, or a layer has no neuron"
+    elif depth > mesh.ticks:
+        why = f"{mesh.ticks} ticks are too few for its {depth} layers"
+    else:
+        return level
+    raise MeshError(f"this mesh is not layered, so it is no nn.Sequential: {why}; use MeshLayer.from_mesh(mesh)")
 
 
 def _spread(level: IntArray, src: Array, dst: Array) -> None:
-    """Along edges, both ways, until nobody new is reached."""
+    """Set levels along edges, both ways, until nothing new is reached."""
     while True:
         on, back = (level[src] >= 0) & (level[dst] < 0), (level[dst] > 0) & (level[src] < 0)
         if not on.any() and not back.any():

@@ -68,23 +68,23 @@ def drift(n_samples: int, begin: int = 0, random_state: int = 0) -> tuple[FloatA
     return X, (side + 0.5 * np.sin(3 * (X[:, 1] * np.cos(angle) - X[:, 0] * np.sin(angle))) > 0).astype(np.int64)
 
 
-_FLOWERS = {
-    "features": ("sepal length", "sepal width", "petal length", "petal width"),
-    "classes": ("setosa", "versicolor", "virginica"),
-}
-_PIXELS = tuple(f"pixel {k // 8},{k % 8}" for k in range(64))
-_SPIRALS = "0.94 ± 0.04 with 10 hidden neurons, 0.75 ± 0.08 with 5"
-_ALL = ("1.00 with 5 hidden neurons", 1.0)
 SETS = {
-    "moons": BuiltInSet("Moons", 5, synthetic.moons, *_ALL),
-    "circles": BuiltInSet("Circles", 5, synthetic.circles, *_ALL),
-    "spirals": BuiltInSet("Spirals", 10, synthetic.spirals, _SPIRALS, 0.94),
-    "blobs": BuiltInSet("Single blobs", 5, synthetic.blobs, *_ALL),
-    "double-blobs": BuiltInSet("Double blobs", 5, synthetic.double_blobs, *_ALL),
-    "iris": BuiltInSet("Iris", 10, _from_sklearn("iris"), "0.97 ± 0.016 with 10 hidden neurons", 0.97, **_FLOWERS),
-    "digits": BuiltInSet("Digits", 12, _from_sklearn("digits"), features=_PIXELS),
+    "moons": BuiltInSet("Moons", 5, synthetic.moons, "1.00 with 5 hidden neurons", 1.0),
+    "circles": BuiltInSet("Circles", 5, synthetic.circles, "1.00 with 5 hidden neurons", 1.0),
+    "spirals": BuiltInSet(
+        "Spirals", 10, synthetic.spirals, "0.94 ± 0.04 with 10 hidden neurons, 0.75 ± 0.08 with 5", 0.94
+    ),
+    "blobs": BuiltInSet("Single blobs", 5, synthetic.blobs, "1.00 with 5 hidden neurons", 1.0),
+    "double-blobs": BuiltInSet("Double blobs", 5, synthetic.double_blobs, "1.00 with 5 hidden neurons", 1.0),
+    "iris": BuiltInSet(
+        "Iris", 10, _from_sklearn("iris"), "0.97 ± 0.016 with 10 hidden neurons", 0.97,
+        ("sepal length", "sepal width", "petal length", "petal width"), ("setosa", "versicolor", "virginica"),
+    ),
+    "digits": BuiltInSet(
+        "Digits", 12, _from_sklearn("digits"), features=tuple(f"pixel {k // 8},{k % 8}" for k in range(64))
+    ),
     "drift": BuiltInSet("Stream with drift", 6, partial(drift, 1000, 0)),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -159,15 +159,14 @@ class PlayTable:
                 f"with meshnn fit {short}"
             )
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / f"table{PurePath(short).suffix.lower()}"
+            file = Path(folder) / short
             file.write_bytes(text.encode())
             try:
-                loaded = read_table(file)
+                found = cls.read(file)
             except DataError as error:  # with the name that the user knows
-                raise DataError(str(error).replace(str(file), short).replace(file.name, short)) from None
-        table = with_origin(loaded.table, short)
-        notes = [note.replace(str(file), short).replace(file.name, short) for note in loaded.notes]
-        return cls(short, text, table, notes)
+                raise DataError(str(error).replace(str(file), short)) from None
+        notes = [note.replace(str(file), short) for note in found.notes]
+        return replace(found, text=text, table=with_origin(found.table, short), notes=notes, from_file=False)
 
     @property
     def columns(self) -> list[str]:

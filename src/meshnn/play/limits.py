@@ -13,6 +13,7 @@ class PlayLimits:
 
     # training and what the page is sent of it
     slice: float = 0.015  # training between two looks for orders
+    paces: tuple[int, ...] = (0, 1, 10, 100, 1000)  # epochs or samples per second; 0 is as many as possible
     slice_units: int = 5000  # epochs, or samples of a stream, per slice
     frame: float = 1 / 30  # between two frames
     picture: float = 0.2  # between two pictures of decision regions

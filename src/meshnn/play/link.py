@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshnn.arguments import known, real_number, switch, whole_number
 from meshnn.codes import ACTIVATIONS
@@ -15,14 +14,10 @@ from meshnn.play.edits import Sketch
 from meshnn.play.learners import SOLVERS
 from meshnn.play.limits import LIMITS
 
-__all__ = ["PACES", "LinkState", "checked_pace", "checked_state", "learning_rate"]
-
-#: Epochs, or samples of a stream, per second; 0 is as many as possible.
-PACES = (0, 1, 10, 100, 1000)
+__all__ = ["LinkState", "checked_pace", "checked_state", "learning_rate"]
 
 
-@dataclass(frozen=True)
-class LinkState:
+class LinkState(NamedTuple):
     """A net, its solver and its samples."""
 
     sketch: Sketch
@@ -34,7 +29,7 @@ class LinkState:
     seed: int
     done: int
     name: str  # of a set, or "table"
-    table: dict[str, Any] = field(default_factory=dict)
+    table: dict[str, Any]
 
 
 def checked_state(given: Any) -> LinkState:
@@ -89,8 +84,8 @@ def learning_rate(rate: Any) -> float:
 def checked_pace(pace: Any) -> int:
     """Return one of the paces."""
     found = whole_number("pace", pace, least=0)
-    if found not in PACES:
-        raise MeshError(f"pace must be one of {', '.join(map(str, PACES))}, got {found}")
+    if found not in LIMITS.paces:
+        raise MeshError(f"pace must be one of {', '.join(map(str, LIMITS.paces))}, got {found}")
     return found
 
 

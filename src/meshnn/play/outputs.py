@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import tempfile
@@ -22,8 +23,6 @@ from meshnn.topology import Topology
 from meshnn.training import History
 
 __all__ = ["exported", "model_of", "python_of"]
-
-_ENDINGS = {"mesh": ".mesh", "c": ".h", "onnx": ".onnx"}
 
 
 def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
@@ -56,7 +55,8 @@ def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
 
 def exported(what: str, net: PlayNet) -> tuple[str, bytes]:
     """Return name and contents of a file: mesh, c or onnx."""
-    ending = _ENDINGS[known("file", what, _ENDINGS)]
+    endings = {"mesh": ".mesh", "c": ".h", "onnx": ".onnx"}
+    ending = endings[known("file", what, endings)]
     model = model_of(net.mesh, net.data, net.learner.done, net.solver)
     stem = re.sub(r"[^a-z0-9]+", "_", Path(net.data.title).stem.lower()).strip("_") or "net"
     stem = stem if stem[0].isalpha() else f"net_{stem}"
@@ -134,7 +134,7 @@ def _samples(data: PlayData, count: str) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    return repr(text) if '"' in text or "\\" in text else f'"{text}"' if text.isprintable() else repr(text)
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _graph(t: Topology) -> str:

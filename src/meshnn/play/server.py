@@ -1,7 +1,8 @@
 """The server of `meshnn play`: one page and its socket, for requests from this machine that know the token.
 
 Other pages of the same browser can send requests to 127.0.0.1, too. They do not know the token; besides, requests whose
-Host is not this server (DNS rebinding) or whose Origin is another page are refused.
+Host is not this server (DNS rebinding) or whose Origin is another page are refused. The page shows the reasons that
+sockets are closed for.
 """
 
 from __future__ import annotations
@@ -9,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from meshnn.play.limits import LIMITS
@@ -28,38 +29,45 @@ from meshnn.play.worker import PageWorker
 
 __all__ = ["new_app", "new_server"]
 
-ASSETS = {
-    "": ("index.html", "text/html; charset=utf-8"),
-    "app.js": ("app.js", "text/javascript; charset=utf-8"),
-    "style.css": ("style.css", "text/css; charset=utf-8"),
-}
-#: Codes with which a socket is closed; the page shows the reason that comes with them.
-FULL, ENDED, REFUSED, UNREAD = 4001, 4002, 4003, 4004
-
 
 class _Guard:
-    """Middleware that refuses requests without the token or from other pages."""
+    """Middleware that refuses requests without the token or from other pages, and protects all responses."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
-        self.app, self.port, self.token = app, port, token
+        self.app, self.token = app, token
         self.hosts = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
+        sockets = f"ws://127.0.0.1:{port} ws://localhost:{port}"  # some browsers do not count them as 'self'
+        self.headers = {
+            "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+            f"img-src 'self' data: blob:; connect-src 'self' {sockets}; base-uri 'none'; form-action 'none'; "
+            "frame-ancestors 'none'",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Cache-Control": "no-store",
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(self.headers)
+            await send(message)
+
         refusal = self._refusal(scope) if scope["type"] in ("http", "websocket") else ""
         if not refusal:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, protected)
         elif scope["type"] == "http":
-            await _protected(PlainTextResponse(f"{refusal}\n", 403), self.port)(scope, receive, send)
+            await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, protected)
         else:
-            await WebSocket(scope, receive, send).close(REFUSED, refusal)  # before it is accepted: 403
+            await WebSocket(scope, receive, send).close(4003, refusal)  # before it is accepted: 403
 
     def _refusal(self, scope: Scope) -> str:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self.hosts:
             return "this server answers to 127.0.0.1 only"
-        wanted = f"http://{host}"
-        if origin != wanted and (origin is not None or scope["type"] == "websocket"):
+        if origin != f"http://{host}" and (origin is not None or scope["type"] == "websocket"):
             return "the request comes from another page"
         given = scope["path"].split("/")[1]
         if not secrets.compare_digest(given.encode("utf-8", "replace"), self.token.encode()):
@@ -67,45 +75,22 @@ class _Guard:
         return ""
 
 
-def _protected(response: Response, port: int) -> Response:
-    sockets = f"ws://127.0.0.1:{port} ws://localhost:{port}"  # some browsers do not count them as 'self'
-    policy = (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-        f"connect-src 'self' {sockets}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    response.headers.update(
-        {
-            "Content-Security-Policy": policy,
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cross-Origin-Resource-Policy": "same-origin",
-            "Cross-Origin-Opener-Policy": "same-origin",
-            "Cache-Control": "no-store",
-        }
-    )
-    return response
-
-
 def new_app(port: int, token: str, path: str | None = None, target: str = "") -> ASGIApp:
     """Return the application: the page, its script and style, and its socket; `path` is the first table."""
     open_pages: set[PageWorker] = set()
     folder = files("meshnn.play") / "assets"
+    kinds = {"index.html": "text/html", "app.js": "text/javascript", "style.css": "text/css"}
 
-    def asset(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-        content = (folder / name).read_bytes()
-
-        async def found(request: Request) -> Response:
-            return _protected(Response(content, media_type=kind), port)
-
-        return found
-
-    async def absent(request: Request) -> Response:
-        return _protected(PlainTextResponse("there is no such page\n", 404), port)
+    async def asset(request: Request) -> Response:
+        name = request.path_params["name"] or "index.html"
+        if name not in kinds:
+            return PlainTextResponse("there is no such page\n", 404)
+        return Response((folder / name).read_bytes(), media_type=kinds[name])
 
     async def learning(page: WebSocket) -> None:
         await page.accept()
         if len(open_pages) >= LIMITS.pages:
-            await page.close(FULL, f"{LIMITS.pages} pages are open already; close one, then reload this one")
+            await page.close(4001, f"{LIMITS.pages} pages are open already; close one, then reload this one")
             return
         worker = PageWorker(path, target)
         open_pages.add(worker)
@@ -115,9 +100,8 @@ def new_app(port: int, token: str, path: str | None = None, target: str = "") ->
             open_pages.discard(worker)
             await worker.close()
 
-    routes = [Route(f"/{{token}}/{address}", asset(*found)) for address, found in ASSETS.items()]
-    others = [WebSocketRoute("/{token}/socket", learning), Route("/{rest:path}", absent)]
-    return _Guard(Starlette(routes=[*routes, *others]), port, token)
+    routes = [WebSocketRoute("/{token}/socket", learning), Route("/{token}/{name:path}", asset)]
+    return _Guard(Starlette(routes=routes), port, token)
 
 
 async def connect_page(page: WebSocket, worker: PageWorker) -> None:
@@ -134,9 +118,9 @@ async def connect_page(page: WebSocket, worker: PageWorker) -> None:
             try:
                 await asyncio.wait_for(sending, LIMITS.unread)
             except TimeoutError:
-                await _close(page, UNREAD, f"the page has not read for {LIMITS.unread:g} s; reload it")
+                await _close(page, 4004, f"the page has not read for {LIMITS.unread:g} s; reload it")
                 return
-        await _close(page, ENDED, "the training process has ended; reload the page")
+        await _close(page, 4002, "the training process has ended; reload the page")
 
     tasks = [asyncio.create_task(orders()), asyncio.create_task(messages())]
     try:

@@ -17,10 +17,10 @@ from meshnn.play import views
 from meshnn.play.data import SETS, PlayData, PlayTable, built_in
 from meshnn.play.learners import SOLVERS
 from meshnn.play.limits import LIMITS
-from meshnn.play.link import PACES, checked_pace, checked_state, learning_rate
-from meshnn.play.messages import Message, packed, said
+from meshnn.play.link import checked_pace, checked_state, learning_rate
 from meshnn.play.net import GRAPHS, PlayNet
 from meshnn.play.outputs import exported, python_of
+from meshnn.play.views import Message, packed, said
 
 __all__ = ["PlaySession"]
 
@@ -148,7 +148,7 @@ class PlaySession:
     def _do_hello(self, order: Order) -> Messages:
         yield said(
             "hello", sets={name: chosen.title for name, chosen in SETS.items()}, solvers=SOLVERS, graphs=GRAPHS,
-            activations=list(ACTIVATIONS), paces=PACES, table=views.table_facts(self.table),
+            activations=list(ACTIVATIONS), paces=LIMITS.paces, table=views.table_facts(self.table),
         )  # fmt: skip
         yield from self._everything()
         yield from self.opening

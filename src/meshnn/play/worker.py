@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from meshnn.play.limits import LIMITS
-from meshnn.play.messages import Message
 from meshnn.play.session import PlaySession
+from meshnn.play.views import Message
 
 __all__ = ["PageWorker"]
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.shards import Shards, read_parquet
 from meshnn.integrations.dask.tasks import as_rows
@@ -61,7 +60,7 @@ def predict(estimator: Any, X: Any, method: str = "predict") -> Any:
     X = X.rechunk({1: X.shape[1]})
     few = getattr(estimator, method)(np.zeros((1, X.shape[1])))
     more: dict[str, Any] = {"drop_axis": 1} if few.ndim == 1 else {"chunks": (X.chunks[0], (few.shape[1],))}
-    return X.map_blocks(_predict_block, estimator, method, dtype=few.dtype, **more)
+    return X.map_blocks(lambda block: getattr(estimator, method)(block), dtype=few.dtype, **more)
 
 
 def _predict_frame(frame: Any, estimator: Any, method: str) -> Any:
@@ -72,11 +71,6 @@ def _predict_frame(frame: Any, estimator: Any, method: str) -> Any:
     if found.ndim == 1:
         return pd.Series(found, index=frame.index, name=method)
     return pd.DataFrame(found, index=frame.index, columns=getattr(estimator, "classes_", range(found.shape[1])))
-
-
-def _predict_block(block: Array, estimator: Any, method: str) -> Array:
-    found: Array = getattr(estimator, method)(block)
-    return found
 
 
 def open_collections(
@@ -120,9 +114,8 @@ def _current_client() -> Any:
 
 def _columns_of(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return features, targets and weights of a DataFrame; the latter two may be names of its columns."""
-    drop: list[str] = []
-    for given in (y, sample_weight):
-        drop += [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    named = [given for given in (y, sample_weight) if isinstance(given, (str, list))]
+    drop = [name for given in named for name in ([given] if isinstance(given, str) else given)]
     for name in drop:
         if name not in X.columns:
             raise DataError(f"the DataFrame has no column {name!r}; it has {', '.join(map(str, X.columns[:20]))}")

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,6 @@ from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, Samp
 
 __all__ = ["ShardedSamples", "WorkerGroup", "living_workers"]
 
-#: Seconds without a sign of life after which a worker counts as hanging, and seconds to wait for a first worker.
-PATIENCE, NO_WORKER = 30.0, 60.0
-#: Seconds of work between two reports of progress.
-PIECE = 2.0
-
 
 class WorkerLostError(Exception):
     """A worker was lost in the middle of something."""
@@ -49,6 +44,7 @@ def living_workers(client: Any) -> dict[str, float]:
 class WorkerGroup:
     """The workers of a cluster, as many as there are."""
 
+    patience: ClassVar[float] = 30.0  # seconds without a sign of life after which a worker counts as hanging
     client: Any
     plan: ShardPlan
     preprocessing: RowTransform
@@ -90,10 +86,10 @@ class WorkerGroup:
 
     def _addresses(self) -> list[str]:
         """Return those who take part; wait a while for a first worker."""
-        until = time.monotonic() + NO_WORKER
+        until = time.monotonic() + 60
         while not (found := sorted(living_workers(self.client))):
             if time.monotonic() > until:
-                raise MeshError(f"the cluster has had no worker for {NO_WORKER:g} s; start some, and fit again")
+                raise MeshError("the cluster has had no worker for 60 s; start some, and fit again")
             time.sleep(0.2)
         return found[: self.plan.buckets]
 
@@ -126,13 +122,13 @@ class WorkerGroup:
         for address in addresses:
             if address not in living:
                 raise WorkerLostError(f"the worker {address} is gone")
-            if living[address] > PATIENCE:
+            if living[address] > self.patience:
                 raise MeshError(f"the worker {address} has given no sign of life for {living[address]:.0f} s; end it, "
                                 "and fit again (with a checkpoint the fit continues where it was)")  # fmt: skip
 
     def _end(self, session: str) -> None:
         """Make workers that wait for others stop."""
-        awake = [address for address, silent in living_workers(self.client).items() if silent < PATIENCE / 2]
+        awake = [address for address, silent in living_workers(self.client).items() if silent < self.patience / 2]
         if awake:
             self.client.run(_end_session, session, workers=awake, wait=False, on_error="ignore")
 
@@ -194,7 +190,7 @@ class ShardedSteps(PiecewiseSteps):
         """Train in pieces of about two seconds, the length of which has no influence on the result."""
         now, plan = begun, self.group.plan
         while now.piece < self.batches and np.isfinite(now.sums[0]):
-            some = 1 if math.isnan(self._seconds) else max(1, int(PIECE / max(self._seconds, 1e-9)))
+            some = 1 if math.isnan(self._seconds) else max(1, int(2.0 / max(self._seconds, 1e-9)))
             start, first = time.perf_counter(), now.piece
             now = self._run(optimizer, EpochPart(int(order[0]), rates, now, min(first + some, self.batches)))
             self._seconds = (time.perf_counter() - start) / max(now.piece - first, 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,20 +13,12 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.group import ShardedSamples, WorkerGroup, living_workers
-from meshnn.integrations.dask.tasks import (
-    Parquet,
-    as_shard,
-    as_shard_data,
-    describe,
-    read_file,
-    summarise,
-    taken,
-)
-from meshnn.integrations.dask.transport import InboxPlugin
+from meshnn.integrations.dask.tasks import ParquetFiles, as_data, as_shard, describe, read_file, taken
+from meshnn.integrations.dask.transport import Inbox
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import ParquetSource, RowBlock
 from meshnn.training.cluster.plan import ShardPlan
-from meshnn.training.dataset import LIMITS, Dataset, InMemoryDataset, Moments, evenly_spaced
+from meshnn.training.dataset import LIMITS, Dataset, InMemoryDataset, Moments, Summary, evenly_spaced, sums_per_label
 from meshnn.training.row_transform import RowTransform, check_total
 from meshnn.training.settings import Settings
 
@@ -33,45 +26,35 @@ __all__ = ["Shards", "read_parquet"]
 
 
 class Shards(Dataset):
-    """Partitions of a cluster as shards.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    partitions : list of futures
-        Of `RowBlock`.
-    columns : list of str or None
-    classes : bool
-    settings : Settings
-        Decides the batch size.
-    """
+    """Partitions of a cluster, futures of `RowBlock`, as shards."""
 
     def __init__(
         self, client: Any, partitions: list[Any], columns: list[str] | None, classes: bool, settings: Settings
     ) -> None:
-        client.register_plugin(InboxPlugin())
+        client.register_plugin(Inbox())
         infos = client.gather(client.map(describe, partitions, classes=classes, pure=False))
-        counts = [info.n_rows for info in infos]
+        counts, labels, dtypes, targets = zip(*infos, strict=True)
         if not sum(counts):
             raise DataError("there are no rows in X")
         self.client, self.columns, self.n_rows = client, columns, sum(counts)
-        self.labels = sorted({label for info in infos for label in info.labels})
-        self.n_targets, self.matrix_targets = max(i.n_targets for i in infos), any(i.matrix_targets for i in infos)
+        self.labels = sorted({label for some in labels for label in some})
+        self.n_targets, self.matrix_targets = max(targets), max(targets) > 1
         self.plan = ShardPlan.of(self.n_rows, _batch_size(self.n_rows, settings))
         self.batch_size = self.plan.batch_size
-        dtype = str(np.result_type(*{np.dtype(info.dtype) for info in infos if info.n_rows}))
+        dtype = str(np.result_type(*{np.dtype(kind) for kind, count in zip(dtypes, counts, strict=True) if count}))
         self._rows = self._divided(partitions, counts, dtype)
-        found = client.gather(client.map(summarise, self._rows, n_labels=len(self.labels), pure=False))
-        self.moments = Moments(len(found[0][0].moments.mean))
-        for summary, _ in found:
+        sums = client.map(sums_per_label, self._rows, [len(self.labels)] * self.plan.shards, pure=False)
+        found = client.gather(client.map(Summary.of, self._rows, pure=False))
+        self.moments = Moments(len(found[0].moments.mean))
+        for summary in found:
             self.moments.merge(summary.moments)
         self.moments.check()
-        self.n_features, self.label_sums = len(self.moments.mean), np.sum([sums for _, sums in found], axis=0)
-        self.y_min = None if classes else np.min([summary.y_min for summary, _ in found], axis=0)
-        text = "".join(summary.fingerprint for summary, _ in found) + repr(self.plan)
+        self.n_features, self.label_sums = len(self.moments.mean), np.sum(client.gather(sums), axis=0)
+        self.y_min = None if classes else np.min([summary.y_min for summary in found], axis=0)
+        text = "".join(summary.fingerprint for summary in found) + repr(self.plan)
         self.fingerprint = hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
-    def _divided(self, partitions: list[Any], counts: list[int], dtype: str) -> list[Any]:
+    def _divided(self, partitions: list[Any], counts: Sequence[int], dtype: str) -> list[Any]:
         """Return futures of shards: pieces of partitions, cut where these are, and joined where the shard is to be."""
         ends = np.cumsum(counts)
         starts, owners, shards = ends - counts, self._owners(), []
@@ -123,7 +106,7 @@ class Shards(Dataset):
         data = []
         for bucket in range(plan.buckets):
             shards = plan.shards_of(bucket)
-            data.append(self.client.submit(as_shard_data, preprocessing, total / plan.rows,
+            data.append(self.client.submit(as_data, preprocessing, total / plan.rows,
                                            *(self._rows[k] for k in shards), workers=[owners[shards[0]]],
                                            pure=False, allow_other_workers=True))  # fmt: skip
         return ShardedSamples(WorkerGroup(self.client, plan, preprocessing, data), total)
@@ -143,13 +126,9 @@ def _batch_size(n_rows: int, settings: Settings) -> int:
 
 
 def read_parquet(
-    client: Any,
-    source: ParquetSource,
-    classes: bool,
-    settings: Settings,
-    split: HoldoutSplit | None = None,
+    client: Any, source: ParquetSource, classes: bool, settings: Settings, split: HoldoutSplit | None = None,
     report: Callable[[int], None] | None = None,
-) -> tuple[Shards, RowBlock, RowBlock]:
+) -> tuple[Shards, RowBlock, RowBlock]:  # fmt: skip
     """Have workers read Parquet files, one file each at a time; all must see the files at the same place.
 
     Returns the rows to learn from, those held out by `split` and those of its sample. With a split there is one target.
@@ -160,7 +139,7 @@ def read_parquet(
     table, keep = source.table, {*source.columns, *source.targets, source.weight}
     sizes = tuple(size for size, _ in table.stamp.values())
     dropped = tuple(name for name in source.schema.names if name not in keep)
-    known = Parquet(str(source.path.absolute()), tuple(source.targets), source.weight, dropped, sizes)
+    known = ParquetFiles(str(source.path.absolute()), tuple(source.targets), source.weight, dropped, sizes)
     whole, kind = split or HoldoutSplit(table.rows, np.arange(0)), None if split is None else classes
     before, counts = 0, dict[Any, int]()
     for k, count in enumerate(table.counts):
@@ -175,12 +154,8 @@ def read_parquet(
         if report is not None:
             report(done)
     table.check_unchanged()
-    kept, held, sample = ([client.submit(_item, future, k, pure=False) for future in counts] for k in range(3))
+    kept, held, sample = (client.map(itemgetter(k), list(counts), pure=False) for k in range(3))
     shards = Shards(client, kept, source.columns, classes, settings)
     few = [[part for part in client.gather(parts) if len(part.X)] for parts in (held, sample)]
     none = RowBlock(np.empty((0, shards.n_features)), np.empty(0))
     return shards, *(RowBlock.join(parts) if parts else none for parts in few)  # type: ignore[return-value]
-
-
-def _item(parts: tuple[RowBlock, ...], k: int) -> RowBlock:
-    return parts[k]

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 import pickle
 import socket
 import threading
-from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import suppress
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.arrays import Array, FloatArray
+from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.transport import DaskTransport, inbox_of
 from meshnn.mesh import Mesh
@@ -25,10 +22,10 @@ from meshnn.tables.holdout import HoldoutSplit, as_one_target
 from meshnn.tables.sources import ParquetSource, RowBlock, as_numbers, as_target_values, check_rows
 from meshnn.training.cluster.plan import ShardPlan
 from meshnn.training.cluster.worker import ShardData, WorkerState, run_steps
-from meshnn.training.dataset import Summary, coded, sums_per_label
+from meshnn.training.dataset import coded
 from meshnn.training.row_transform import RowTransform
 
-__all__ = ["Parquet", "PartitionInfo", "WorkOrder", "as_rows", "as_shard", "describe", "read_file", "summarise", "work"]
+__all__ = ["ParquetFiles", "WorkOrder", "as_data", "as_rows", "as_shard", "describe", "read_file", "taken", "work"]
 
 
 def as_rows(number: int, names: list[str] | None, X: Any, y: Any, weight: Any = None) -> RowBlock:
@@ -42,7 +39,7 @@ def as_rows(number: int, names: list[str] | None, X: Any, y: Any, weight: Any = 
     return rows
 
 
-class Parquet(NamedTuple):
+class ParquetFiles(NamedTuple):
     """A table that every worker opens itself."""
 
     path: str
@@ -53,51 +50,43 @@ class Parquet(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def _opened(table: Parquet) -> ParquetSource:
+def _opened(table: ParquetFiles) -> ParquetSource:
+    where = f"a worker on {socket.gethostname()}"
     try:
         source = ParquetSource(Path(table.path), list(table.targets), table.weight, table.drop)
     except MeshError as error:
-        advice = "all workers must see the files at the same place"
-        raise DataError(f"a worker on {socket.gethostname()}: {error}; {advice}") from None
+        raise DataError(f"{where}: {error}; all workers must see the files at the same place") from None
     if tuple(size for size, _ in source.table.stamp.values()) != table.sizes:
-        raise DataError(f"a worker on {socket.gethostname()} sees other files in {table.path}; let all see the same")
+        raise DataError(f"{where} sees other files in {table.path}; all must see the same")
     return source
 
 
-def read_file(table: Parquet, k: int, split: HoldoutSplit, before: int, classes: bool | None) -> tuple[RowBlock, ...]:
+def read_file(
+    table: ParquetFiles, k: int, split: HoldoutSplit, before: int, classes: bool | None
+) -> tuple[RowBlock, ...]:
     """Read a file: rows to learn from, those held out and those of the sample; see `HoldoutSplit.split`.
 
     `classes` says what the one target must be; None leaves targets as they are.
     """
     source = _opened(table)
-    blocks = list(source.blocks_of(k))
-    if not blocks:
-        weight = None if table.weight is None else np.empty(0)
-        blocks = [RowBlock(np.empty((0, len(source.columns)), np.float32), np.empty(0), weight)]
+    weight = None if table.weight is None else np.empty(0)
+    blocks = list(source.blocks_of(k)) or [
+        RowBlock(np.empty((0, len(source.columns)), np.float32), np.empty(0), weight)
+    ]
     rows = RowBlock.join(blocks)
     if classes is not None and len(rows.X):
         rows = rows._replace(y=as_one_target(rows.y, classes, source.name, before))
     return split.split(rows)
 
 
-class PartitionInfo(NamedTuple):
-    """What decides about the shards of all partitions."""
-
-    n_rows: int
-    labels: list[Any]
-    dtype: str
-    n_targets: int
-    matrix_targets: bool
-
-
-def describe(rows: RowBlock, classes: bool) -> PartitionInfo:
-    """Count rows and labels of a partition."""
+def describe(rows: RowBlock, classes: bool) -> tuple[int, list[Any], str, int]:
+    """Return the number of rows, the labels, the dtype and the number of targets of a partition."""
     y, columns = rows.y, rows.y.shape[1] if rows.y.ndim == 2 else 1
     if classes and columns > 1:
         raise DataError("y has several columns; labels in columns are learned from memory only")
     if not classes and y.dtype.kind not in "fiub":
         raise DataError(f"y holds {y.dtype}, expected numbers; for labels take MeshClassifier")
-    return PartitionInfo(len(rows.X), np.unique(y).tolist() if classes else [], rows.X.dtype.str, columns, columns > 1)
+    return len(rows.X), np.unique(y).tolist() if classes else [], rows.X.dtype.str, columns
 
 
 def as_shard(labels: list[Any], dtype: str, *pieces: RowBlock) -> RowBlock:
@@ -106,12 +95,7 @@ def as_shard(labels: list[Any], dtype: str, *pieces: RowBlock) -> RowBlock:
     return RowBlock(rows.X.astype(dtype, copy=False), coded(rows.y, labels), rows.weight)
 
 
-def summarise(rows: RowBlock, n_labels: int) -> tuple[Summary, FloatArray]:
-    """Return the summary of a shard and its sums per label."""
-    return Summary.of(rows), sums_per_label(rows, n_labels)
-
-
-def as_shard_data(preprocessing: RowTransform, mean_weight: float, *shards: RowBlock) -> ShardData:
+def as_data(preprocessing: RowTransform, mean_weight: float, *shards: RowBlock) -> ShardData:
     """Prepare a bucket from its shards."""
     return ShardData.of(RowBlock.join(shards), preprocessing, mean_weight)
 
@@ -136,40 +120,22 @@ class WorkOrder(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-_meshes: OrderedDict[tuple[str, str, bytes], tuple[Mesh, threading.Lock]] = OrderedDict()
-_guard = threading.Lock()
-
-
-def _mesh_of(order: WorkOrder, worker: str) -> tuple[Mesh, threading.Lock]:
+@lru_cache(maxsize=32)
+def _mesh_of(worker: str, fit: str, pickled: bytes) -> tuple[Mesh, threading.Lock]:
     """Return the net of a fit on a worker, of which a process may have several; its engines are kept between tasks."""
-    key = (worker, order.fit, hashlib.blake2b(order.mesh, digest_size=16).digest())
-    with _guard:
-        if key not in _meshes:
-            _meshes[key] = (pickle.loads(order.mesh), threading.Lock())
-            while len(_meshes) > 32:
-                _meshes.popitem(last=False)
-        _meshes.move_to_end(key)
-        return _meshes[key]
+    return pickle.loads(pickled), threading.Lock()
 
 
-@contextmanager
-def kept_heap() -> Iterator[None]:
+@cache
+def _keep_heap() -> None:
     """Keep freed memory in the process (glibc).
 
     Dask makes workers return it to the system at once (MALLOC_TRIM_THRESHOLD_), which then clears every page that a
     step asks for: 2.2 of 9.4 ms per step.
     """
-    try:
-        set_option = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # another C library
-        yield
-        return
-    trim_threshold, default = -1, os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
-    set_option(trim_threshold, 2**26)
-    try:
-        yield
-    finally:
-        set_option(trim_threshold, int(default) if default.isdigit() else 2**17)
+    trim_threshold = -1
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(trim_threshold, 2**26)
 
 
 def work(order: WorkOrder, rank: int, *data: ShardData) -> Any:
@@ -180,9 +146,10 @@ def work(order: WorkOrder, rank: int, *data: ShardData) -> Any:
     worker = get_worker()
     inbox, buckets = inbox_of(worker), order.plan.assignment(len(order.addresses))[rank]
     state = WorkerState(order.plan, dict(zip(buckets, data, strict=True)), order.preprocessing, worker.state.nthreads)
-    mesh, lock = _mesh_of(order, worker.address)
+    mesh, lock = _mesh_of(worker.address, order.fit, order.mesh)
+    _keep_heap()
     try:
-        with lock, kept_heap():
+        with lock:
             mesh.values[:] = order.values
             if order.method != "steps":
                 return getattr(state, order.method)(mesh, *order.arguments)

@@ -14,24 +14,26 @@ from meshnn.arrays import FloatArray
 from meshnn.training.cluster.plan import ShardPlan
 from meshnn.training.cluster.worker import Transport
 
-__all__ = ["DaskTransport", "Inbox", "InboxPlugin", "SessionEndedError", "inbox_of"]
-
-HANDLER = "meshnn_message"
+__all__ = ["DaskTransport", "Inbox", "SessionEndedError", "inbox_of"]
 
 
 class SessionEndedError(Exception):
     """The group of workers has changed; stop waiting for messages."""
 
 
-class Inbox:
-    """The messages that have arrived at one worker, by session, round and sender."""
+class Inbox(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
+    """The messages that have arrived at one worker, by session, round and sender; workers that join later get one."""
 
-    def __init__(self, worker: Any) -> None:
+    name = "meshnn-inbox"
+    idempotent = True
+
+    def setup(self, worker: Any) -> None:
+        """Run when a worker starts, or when the plugin is registered."""
         self.worker = worker
         self._messages: dict[tuple[str, int, int], bytes] = {}
         self._ended: dict[str, float] = {}  # sessions, and when they ended
         self._guard = threading.Condition()
-        worker.handlers[HANDLER] = self._receive
+        worker.handlers["meshnn_message"] = self._receive
 
     def _receive(self, session: str, round_: int, sender: int, data: bytes) -> str:
         with self._guard:
@@ -50,11 +52,11 @@ class Inbox:
                 self._guard.wait(1.0)
             return self._messages.pop(key)
 
-    def send(self, address: str, session: str, round_: int, sender: int, data: bytes) -> None:
+    def send(self, address: str, **message: Any) -> None:
         """Begin to send; the driver notices if the receiver is gone."""
 
         async def post() -> None:
-            await getattr(self.worker.rpc(address), HANDLER)(session=session, round_=round_, sender=sender, data=data)
+            await self.worker.rpc(address).meshnn_message(**message)
 
         asyncio.run_coroutine_threadsafe(post(), self.worker.loop.asyncio_loop)
 
@@ -67,22 +69,9 @@ class Inbox:
             self._guard.notify_all()
 
 
-class InboxPlugin(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
-    """Gives every worker an inbox, also those that join later."""
-
-    name = "meshnn-inbox"
-    idempotent = True
-
-    def setup(self, worker: Any) -> None:
-        """Run when a worker starts, or is there already."""
-        inbox_of(worker)
-
-
 def inbox_of(worker: Any) -> Inbox:
     """Return the inbox of a worker."""
-    if not isinstance(getattr(worker, "_meshnn_inbox", None), Inbox):
-        worker._meshnn_inbox = Inbox(worker)
-    found: Inbox = worker._meshnn_inbox
+    found: Inbox = worker.plugins[Inbox.name]
     return found
 
 
@@ -98,7 +87,7 @@ class DaskTransport(Transport):
         sent = [message.tobytes() for message in messages]
         for k, address in enumerate(self.addresses):
             if k != self.rank:
-                self.inbox.send(address, self.session, self.round, self.rank, sent[k])
+                self.inbox.send(address, session=self.session, round_=self.round, sender=self.rank, data=sent[k])
         received = [
             data if k == self.rank else self.inbox.get(self.session, self.round, k) for k, data in enumerate(sent)
         ]
