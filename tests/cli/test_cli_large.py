@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import itertools
 import json
 import re
 
@@ -217,14 +218,14 @@ def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
 
 
 def test_what_is_shown_while_rows_are_read(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "LINES", 0.0)
-    monkeypatch.setattr(progress, "DRAWN", 0.0)
+    clock = itertools.count(0.0, 10.0)  # seconds between two calls
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     for verbose, expected, line in (
         (1, 1000, r"reading: 250 of 1,000 rows, [\d,]+ rows/s, [\d,]+ s left\n"),
         (1, None, r"reading: 250 rows, [\d,]+ rows/s\n"), (0, 1000, ""),
     ):  # fmt: skip
         with progress.reading(verbose, expected) as told:
-            told(100), told(250)
+            told(0), told(250)
         assert re.fullmatch(line, capsys.readouterr().err)
 
 

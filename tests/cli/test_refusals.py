@@ -73,7 +73,7 @@ def test_weights_spoilt_in_place_are_noticed(mesh, batch):
 
 def test_an_output_out_of_reach_is_named():
     chain = Topology(1, 2, 2, [(0, 2), (2, 3), (3, 4), (0, 5)])
-    with pytest.raises(MeshError, match=r"output 0 \(neuron 4\) within 2 ticks"):
+    with pytest.raises(MeshError, match=r"output 0 .*neuron 4.*ticks=2"):
         Mesh(chain, ticks=2)
     assert Mesh(chain).ticks == 3
     with pytest.raises(MeshError, match=r"output 1 \(neuron 5\)"):
@@ -134,7 +134,7 @@ def test_read_only_and_strided_data(mesh, batch):
     (lambda: Topology.mesh(2, 5, 2, self_loops="no"), "self_loops"),
     (lambda: Topology.mesh(2, 5, 2, density=0.5, random_state=1.5), "random_state"),
     (lambda: Topology.mesh(2, 10**7, 2), "100,000,050,000,004 edges"),
-    (lambda: Topology.cascade(2, 10**30, 2), "edges"),
+    (lambda: Topology.cascade(2, 10**30, 2), "neurons"),
     (lambda: Topology.layered([10**6, 10**6]), "edges"),
     (lambda: Topology(10**30, 1, 1, []), "neurons"),
     (lambda: Topology.layered(None), "NoneType"),
@@ -142,7 +142,7 @@ def test_read_only_and_strided_data(mesh, batch):
     (lambda: Topology.layered([2, 2], bias="x"), "bias"),
     (lambda: Topology(1, 1, 1, None), "NoneType"),
     (lambda: Topology(1, 1, 1, iter([(0, 2)])), "list_iterator"),
-    (lambda: Topology(1, 1, 1, np.zeros((2, 0))), r"\(2, 0\)"),
+    (lambda: Topology(1, 1, 1, np.zeros((2, 0))), "edges"),
     (lambda: Topology(1, 1, 1, [(0, float("inf"))]), "inf"),
     (lambda: Topology.from_adjacency([[1], [1, 2]], 1, 1), "square"),
     (lambda: Topology.from_adjacency(np.ma.array(np.eye(3), mask=np.eye(3)), 1, 1), "masked"),

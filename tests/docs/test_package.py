@@ -109,7 +109,7 @@ def model(tmp_path_factory):
 
 @pytest.mark.parametrize(("arguments", "needed"), [
     (["--version"], set()),
-    pytest.param(["--help"], set(), marks=pytest.mark.slow),
+    pytest.param(["--help"], {"pyarrow"}, marks=pytest.mark.slow),
     (["info", "m.mesh"], set()),
     pytest.param(["explain", "m.mesh"], set(), marks=pytest.mark.slow),
     (["predict", "m.mesh", "t.csv"], {"pyarrow"}),

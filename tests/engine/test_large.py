@@ -157,17 +157,6 @@ def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
     assert again.explain().chosen == "adjoint"
 
 
-def test_what_takes_long_is_shown_once(monkeypatch, capsys):
-    from meshnn import progress
-
-    monkeypatch.setattr(progress, "SILENCE", -1.0)
-    assert list(progress.watched(range(200), 200, "planning tangents")) == list(range(200))
-    assert capsys.readouterr().err.count("planning tangents") == 1
-    monkeypatch.setattr(progress, "SILENCE", 1e9)
-    assert list(progress.watched(range(5), 5, "planning tangents")) == list(range(5))
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_gradients_by_entries_are_those_by_values(tied, dtype):

@@ -114,7 +114,7 @@ def test_checkpoints_and_files(tmp_path):
             lambda: MeshClassifier(**OPTIONS, early_stopping=EarlyStopping(None, scoring="accuracy")).fit(X, Y),
         ),
         ("accurracy", lambda: fit(early_stopping=EarlyStopping(scoring="accurracy"))),
-        ("list", lambda: fit(early_stopping=EarlyStopping(scoring=["accuracy"]))),
+        ("scoring", lambda: fit(early_stopping=EarlyStopping(scoring=["accuracy"]))),
         ("nan", lambda: fit(early_stopping=EarlyStopping(scoring=lambda model, X, y: float("nan")))),
     ],
 )

@@ -165,7 +165,7 @@ def test_topologies(iris):
         ({"hidden": -1}, "hidden .*-1"),
         ({"solver": "newton"}, "newton"),
         ({"early_stopping": "yes"}, "early_stopping .*yes"),
-        ({"callbacks": 3}, "callbacks .*int"),
+        ({"callbacks": 3}, "callbacks .*3"),
         ({"callbacks": [Checkpoint("a"), Checkpoint("b")]}, "2 checkpoints"),
         ({"random_state": -1}, "random_state .*-1"),
         ({"random_state": "x"}, "random_state .*'x'"),

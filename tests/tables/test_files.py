@@ -190,7 +190,7 @@ LIES = {
     "mesh activations": ([], ["tanh"], ["identity", "tan"], ["identity", 5], "tanh", None, [["tanh"]]),
     **{f"preprocessing scaling {name}": SCALES for name in ("x_mean", "x_scale", "y_mean", "y_scale")},
     "classes": (
-        *(LABELS | {"values": values} for values in (["a", "b"], ["c", "b", "a"], ["a", "a", "b"], ["a", "b", "cc"],
+        *(LABELS | {"values": values} for values in (["a", "b"], ["c", "b", "a"], ["a", "a", "b"],
                                                      ["a", "b", 3], 5, [["a"], "b", "c"])),
         *(LABELS | {"dtype": dtype} for dtype in ("V8", "<U0", "<f8", 5)),
         {"dtype": "|O", "values": ["a", 1, None]}, {"dtype": "|O", "values": [{}, []]},

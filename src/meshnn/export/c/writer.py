@@ -22,6 +22,8 @@ from meshnn.export.c.text import Tables, check_name, plain
 from meshnn.export.check import score, targets_of
 from meshnn.files import write_whole
 
+__all__ = ["CReport", "write_c"]
+
 
 @dataclass(frozen=True)
 class CReport:
