@@ -13,7 +13,7 @@ from meshnn.cli.output import print_json, printable, screen
 from meshnn.loading import from_tree
 from meshnn.memory import format_bytes
 from meshnn.online.scores import scores_from
-from meshnn.tables.streams import StreamSchema
+from meshnn.tables.blocks import StreamSchema
 
 
 def info(model: MeshFile, as_json: AsJson = False) -> None:

@@ -65,7 +65,7 @@ def _parse(text: str, patterns: list[re.Pattern[str]]) -> tuple[int, int] | None
     """Return microseconds since 1970 and the number of the form; None if it is no date."""
     for form, pattern in enumerate(patterns):
         if (found := pattern.fullmatch(text)) is not None:
-            parts = {"d": "1", "clock": ""} | found.groupdict()
+            parts: dict[str, Any] = {"d": 1, "clock": ""} | found.groupdict()
             if "name" in parts:
                 parts["m"] = "jan feb mar apr may jun jul aug sep oct nov dec".find(parts["name"].lower()) // 4 + 1
             elif "quarter" in parts:
