@@ -181,9 +181,6 @@ def matrix_of(table: Any, names: Sequence[str]) -> Floats:
     return found.T
 
 
-# -- text to types ---------------------------------------------------------------------------------------------------
-
-
 def typed_columns(columns: Sequence[Any]) -> list[tuple[Any, bool]]:
     """Convert columns of text to integers, floats or booleans, if every cell is one.
 

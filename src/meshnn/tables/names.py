@@ -47,9 +47,6 @@ def plain(value: float | bool | str) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
 
 
-# -- where a table came from, in its metadata --------------------------------------------------------------------------
-
-
 def with_origin(table: Any, file: str, before: int = 0, index: Sequence[str] = ()) -> Any:
     """Return a table that knows its file, the rows of the file before it and its index columns."""
     found = {"meshnn.file": file.encode(errors="replace"), "meshnn.before": str(before)}

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 from meshnn.errors import DataError
 from meshnn.files import as_path, replacing
@@ -61,9 +63,6 @@ class PredictionWriter:
         self.rows += len(next(iter(columns.values())))
 
     def _write_parquet(self, kept: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
         table = pa.table({**kept, **{name: pa.array(np.asarray(column)) for name, column in columns.items()}})
         if self._writer is None:
             self._writer = parquet.ParquetWriter(self._file, table.schema)

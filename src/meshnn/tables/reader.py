@@ -141,8 +141,8 @@ def row_blocks(path: str | os.PathLike[str], text: Collection[str] = ()) -> Iter
 
 def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
     """Convert columns of text to the types of their cells; refuse or report numbers in another notation."""
-    columns, odd = dict(zip(table.column_names, table.columns, strict=True)), list[str]()
-    converting = [name for name in columns if name not in set(text)]
+    columns, odd, kept = dict(zip(table.column_names, table.columns, strict=True)), list[str](), set(text)
+    converting = [name for name in columns if name not in kept]
     for name, (values, padded) in zip(converting, typed_columns([columns[n] for n in converting]), strict=True):
         columns[name] = values
         if padded:

@@ -7,63 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import types
 
 from meshnn.errors import DataError
+from meshnn.tables.blocks import StreamSchema
+from meshnn.tables.cells import NUMBER, PADDED, TRUTH, cells_of, first, floats, kind_of, typed_columns, unpacked
 from meshnn.tables.names import shown
 from meshnn.tables.target import choose_task
+from meshnn.tables.times import as_numpy, distinct, parse_texts, timestamps
 
 __all__ = ["Labels", "Parsed", "StreamSchema", "check_no_dates", "decided", "decimal_comma", "parse_column",
            "parse_labels", "parse_times"]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-@dataclass
-class StreamSchema:
-    """What the columns of a table are; stored with the model."""
-
-    target: str  # the column to predict
-    by: str | None = None  # the column that orders the rows
-    drop: list[str] = field(default_factory=list)  # columns that are left out
-    text: list[str] = field(default_factory=list)  # columns that are text whatever they look like
-    task: str = "classify"  # or "regress"
-    labels: str = "text"  # type of the classes: "whole", "truth" or "text"
-    levels: dict[str, list[str]] = field(default_factory=dict)  # of each column, in the order of first appearance
-    most: int = 50  # maximum number of levels of a column
-    columns: list[str] = field(default_factory=list)  # all columns of the table
-
-    @property
-    def features(self) -> list[str]:
-        """Columns that are learned from."""
-        others = {self.target, self.by, *self.drop}
-        return [name for name in self.columns if name not in others]
-
-    def feature(self, column: str, text: str) -> str:
-        """Return the name of the feature of a level."""
-        name = f"{column}={text}"
-        return f"{name} (2)" if name in self.columns else name
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, stored: Any) -> StreamSchema:
-        """Return the schema that `to_dict` stored; ValueError or TypeError if it is damaged."""
-        schema = cls(**stored)
-        lists = [schema.drop, schema.text, schema.columns, *schema.levels.values()]
-        texts = [schema.target, *(name for names in lists for name in names)]
-        sound = all(isinstance(names, list) for names in lists) and all(isinstance(text, str) for text in texts)
-        sound = sound and schema.task in ("classify", "regress") and schema.labels in ("whole", "truth", "text")
-        if not sound or not isinstance(schema.most, int) or not isinstance(schema.by, (str, type(None))):
-            raise ValueError("its schema is damaged")
-        return schema
 
 
 class Parsed(NamedTuple):
@@ -89,9 +51,6 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     >>> found.numbers.tolist(), found.codes.tolist(), found.texts
     ([1.5, nan, nan, nan, nan], [-1, 0, -1, 1, 2], ['red', '007', '5%'])
     """
-    from meshnn.tables.cells import floats, kind_of, typed_columns, unpacked
-    from meshnn.tables.times import distinct
-
     values, packed = unpacked(values)
     text |= packed
     if text and kind_of(values.type) not in ("missing", "categorical"):
@@ -113,13 +72,11 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
         numbers, codes = np.array([*parsed, None], np.float64)[places], np.array([*levels, -1], np.int64)[places]
     infinite = np.isinf(numbers)
     numbers[infinite] = np.nan
-    return Parsed(numbers, codes, list(texts), int(infinite.argmax()) if infinite.any() else -1)
+    return Parsed(numbers, codes, list(texts), first(infinite))
 
 
 def _number(cell: str) -> float | None:
     """Return the number or boolean that a text is; None if it is neither, or has leading zeros."""
-    from meshnn.tables.cells import NUMBER, PADDED, TRUTH
-
     if cell in TRUTH:
         return float(TRUTH[cell])
     if re.match(NUMBER, cell):
@@ -129,11 +86,6 @@ def _number(cell: str) -> float | None:
 
 def check_no_dates(file: str, column: str, values: Any, row: int) -> None:
     """Raise DataError if a column begins with a date or a time, which would be a level of its own in every row."""
-    from pyarrow import types
-
-    from meshnn.tables.cells import kind_of
-    from meshnn.tables.times import parse_texts
-
     cell: Any = str(values.type)
     if not types.is_temporal(values.type):
         at = next((k for k, value in enumerate(values[:100]) if value.is_valid), 0)
@@ -148,11 +100,7 @@ def decimal_comma(parsed: Parsed) -> int:
     """Return the first row with a decimal comma, which would be a useless level; -1 if there is none."""
     pattern = re.compile(r" *[+-]?\d[\d.]*(,\d+)? *$")
     commas = [k for k, text in enumerate(parsed.texts) if "," in text and pattern.match(text)]
-    found = np.isin(parsed.codes, commas)
-    return int(found.argmax()) if found.any() else -1
-
-
-# -- the target ----------------------------------------------------------------------------------------------------
+    return first(np.isin(parsed.codes, commas))
 
 
 class Labels(NamedTuple):
@@ -169,9 +117,6 @@ def parse_labels(values: Any, kind: str) -> Labels:
     >>> parse_labels(pa.chunked_array([["1", None, "x", "1.0"]]), "whole")
     Labels(values=[1, 'x'], codes=array([ 0, -1,  1,  0]))
     """
-    from meshnn.tables.cells import unpacked
-    from meshnn.tables.times import distinct
-
     different, places = distinct(unpacked(values)[0])
     found: dict[Any, int] = {}
     numbers = []
@@ -201,10 +146,6 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
 
     The rule is that of `target_column`.
     """
-    import pyarrow as pa
-
-    from meshnn.tables.cells import cells_of, kind_of, typed_columns
-
     values = pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type).drop_null()
     if len(values) == 0 and not last:
         return None
@@ -219,9 +160,6 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
     return (found, labels, why) if task == "auto" else (task, labels, "")
 
 
-# -- the order -------------------------------------------------------------------------------------------------------
-
-
 def parse_times(values: Any, kind: str | None = None) -> tuple[str, Floats | Integers, int]:
     """Parse the column that orders the rows.
 
@@ -233,11 +171,6 @@ def parse_times(values: Any, kind: str | None = None) -> tuple[str, Floats | Int
     >>> kind, times.astype("datetime64[us]").astype("datetime64[D]").astype(str).tolist(), good
     ('time', ['2024-03-01', '2024-03-01', '2024-03-01'], 3)
     """
-    from pyarrow import types
-
-    from meshnn.tables.cells import kind_of
-    from meshnn.tables.times import as_numpy, parse_texts, timestamps
-
     held, missing = kind_of(values.type), np.iinfo(np.int64).min
     if held == "date":
         return "time", timestamps(values, local=False).view(np.int64), len(values)

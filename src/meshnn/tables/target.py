@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError
 from meshnn.memory import check_fits
-from meshnn.tables.names import check_names, plain, quoted, row_number, shown, source, take_rows
+from meshnn.tables.cells import Cells, cells_of
+from meshnn.tables.names import check_names, plain, quoted, shown, source, take_rows
 
 __all__ = ["MAX_CLASSES", "Target", "choose_task", "target_column", "target_task"]
 
@@ -74,9 +75,7 @@ def target_task(table: Any, target: str, task: str = "auto") -> tuple[str, list[
     return task, notes
 
 
-def _cells(table: Any, target: str, task: str) -> tuple[Any, str, list[str]]:
-    from meshnn.tables.cells import cells_of
-
+def _cells(table: Any, target: str, task: str) -> tuple[Cells, str, list[str]]:
     if task not in ("auto", "classify", "regress"):
         raise DataError(f"unknown task {task!r}; expected one of auto, classify, regress", code="task")
     check_names(table.column_names, [target], source(table))
@@ -87,7 +86,7 @@ def _cells(table: Any, target: str, task: str) -> tuple[Any, str, list[str]]:
     return cells, f"{source(table)}target {shown(target)}", []
 
 
-def choose_task(cells: Any, few: int = 20) -> tuple[str, str]:
+def choose_task(cells: Cells, few: int = 20) -> tuple[str, str]:
     """Return "classify" or "regress" for cells without gaps, and why; at most `few` different integers are classes."""
     if cells.packed or cells.kind != "numeric":
         return "classify", f"its {len(cells.values.unique()):,} different values are taken as classes"
@@ -100,18 +99,16 @@ def choose_task(cells: Any, few: int = 20) -> tuple[str, str]:
     return "regress", f"{what}, taken as amounts"
 
 
-def _numbers(name: str, cells: Any) -> NDArray[Any]:
+def _numbers(name: str, cells: Cells) -> NDArray[Any]:
     if cells.kind == "categorical":
-        cell, row = quoted(cells.values[0]), row_number(cells.table, 0)
-        message = f"{name} is text ({cell} in row {row:,}), expected numbers"
-        raise DataError(message, code="text target", field=cells.name, value=cell, row=row, expected="numbers")
+        cells.refuse(0, f"the text {quoted(cells.values[0])}", "numbers", "text target")
     if cells.numbers.min() == cells.numbers.max():
         message = f"{name} is {plain(float(cells.numbers[0]))} in every row: nothing to learn; choose another"
         raise DataError(message, code="constant", field=cells.name)
     return np.array(cells.numbers)
 
 
-def _labels(name: str, cells: Any) -> NDArray[Any]:
+def _labels(name: str, cells: Cells) -> NDArray[Any]:
     values, rows = cells.values, len(cells.values)
     if cells.kind == "numeric":
         wrong = (cells.numbers % 1 != 0) | (np.abs(cells.numbers) >= 2.0**63)
@@ -131,7 +128,7 @@ def _labels(name: str, cells: Any) -> NDArray[Any]:
     return labels
 
 
-def _check_classes(name: str, cells: Any, found: int, which: str = "") -> None:
+def _check_classes(name: str, cells: Cells, found: int, which: str = "") -> None:
     rows = len(cells.values)
     if found > MAX_CLASSES or (rows > 20 and found > rows / 2):
         what = f"{found:,} classes in {rows:,} rows{which}: it looks like an identifier or a number"

@@ -131,8 +131,6 @@ class TextReader(Reader):
             self.close()
             raise
 
-    # -- the header ------------------------------------------------------------------------------------------------
-
     def _open(self, columns: Sequence[str] | None, default: str) -> None:
         line = self._first_line()
         header = line.removeprefix(b"\xef\xbb\xbf")
@@ -213,8 +211,6 @@ class TextReader(Reader):
     def _quote(self, where: str) -> DataError:
         message = f"{self.name}: a quote opened in {where} is never closed; close it, or double it inside a value"
         return DataError(message, code="quote", row=self._rows + 1)
-
-    # -- rows ------------------------------------------------------------------------------------------------------
 
     def blocks(self) -> Iterator[Block | None]:
         """Yield the rows after the position; None while no row is available yet."""
@@ -310,8 +306,6 @@ class TextReader(Reader):
             blank = not line.strip(b"\r")
             count += self._single if blank else line.count(separator) + 1 == len(self._raw)
         return min(offset, len(data))
-
-    # -- resuming --------------------------------------------------------------------------------------------------
 
     def start(self) -> Position:
         """Return the position before the first row."""

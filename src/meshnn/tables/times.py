@@ -52,9 +52,11 @@ def parse_texts(values: Any) -> tuple[NDArray[Any], Integers]:
     missing = int(np.iinfo(np.int64).min)
     try:  # ISO notation without zones, by far the most frequent
         ticks = as_numpy(compute.utf8_trim(values, " ").cast(pa.timestamp("us")).cast("int64"), missing)
-        return ticks.view("datetime64[us]"), np.where(ticks == missing, -1, 0)
+        if ticks[ticks != missing].min(initial=0) > -62_135_596_800_000_000:  # the year 1, the first of datetime
+            return ticks.view("datetime64[us]"), np.where(ticks == missing, -1, 0)
     except pa.ArrowException:
-        texts, codes = distinct(values)
+        pass
+    texts, codes = distinct(values)
     patterns = [re.compile(pattern, re.ASCII) for pattern in FORMS.values()]
     parsed = [_parse(text.strip(" "), patterns) or (missing, -1) for text in texts]
     found = np.array([*parsed, (missing, -1)], np.int64)[codes]
@@ -65,7 +67,7 @@ def _parse(text: str, patterns: list[re.Pattern[str]]) -> tuple[int, int] | None
     """Return microseconds since 1970 and the number of the form; None if it is no date."""
     for form, pattern in enumerate(patterns):
         if (found := pattern.fullmatch(text)) is not None:
-            parts = {"d": "1", "clock": ""} | found.groupdict()
+            parts: dict[str, Any] = {"d": 1, "clock": ""} | found.groupdict()
             if "name" in parts:
                 parts["m"] = "jan feb mar apr may jun jul aug sep oct nov dec".find(parts["name"].lower()) // 4 + 1
             elif "quarter" in parts:
