@@ -23,11 +23,11 @@ def test_names_of_clusters_that_are_refused():
 
 
 def test_without_dask(monkeypatch):
-    from meshnn.integrations.dask import local
-
-    monkeypatch.setattr(local, "find_spec", lambda name: None)
-    with pytest.raises(MeshError, match=r"meshnn\[dask\]"), local.cluster(2, None):
-        pass
+    for name in [name for name in sys.modules if name.startswith("meshnn.integrations.dask")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=r"meshnn\[dask\]"):
+        workers("dask:2", None)
 
 
 def free_port():

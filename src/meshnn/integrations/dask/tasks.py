@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from distributed import WorkerPlugin
 
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError
@@ -26,6 +25,11 @@ from meshnn.training.cluster.plan import ShardPlan
 from meshnn.training.cluster.worker import ShardData, Transport, WorkerState, run_steps
 from meshnn.training.dataset import coded
 from meshnn.training.row_transform import RowTransform
+
+try:
+    from distributed import WorkerPlugin
+except ImportError as error:  # an optional dependency: say how to get it
+    raise ImportError("Dask is not installed; pip install 'meshnn[dask]' brings it") from error
 
 __all__ = ["Inbox", "ParquetFiles", "SessionEndedError", "WorkOrder", "as_data", "as_rows", "as_shard", "describe",
            "inbox_of", "read_file", "taken", "work"]  # fmt: skip
