@@ -22,6 +22,14 @@ def test_names_of_clusters_that_are_refused():
             workers(text, None)
 
 
+def test_without_dask(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("meshnn.integrations.dask")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=r"meshnn\[dask\]"):
+        workers("dask:2", None)
+
+
 @pytest.mark.slow
 def test_a_cluster_without_workers_or_a_scheduler(numbers):
     with socket.socket() as taken:

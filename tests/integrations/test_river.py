@@ -47,8 +47,9 @@ def test_what_they_are(name):
     model, outside = MODELS[name](), OUTSIDE[name]()
     assert not model._unit_test_skips()
     assert len(list(yield_checks(model))) >= COUNTS[name]
-    assert isinstance(model, (OUTSIDE[name], {"classifier": base.MiniBatchClassifier,
-                      "regressor": base.MiniBatchRegressor, "forecaster": Forecaster}[name]))  # fmt: skip
+    kinds = {"classifier": base.MiniBatchClassifier, "regressor": base.MiniBatchRegressor, "forecaster": Forecaster}
+    assert isinstance(model, kinds[name])
+    assert isinstance(model, OUTSIDE[name])
     want = outside.get_params()
     want["seed"] = want.pop("random_state")
     assert model.get_params() == want

@@ -19,7 +19,7 @@ __all__ = ["forward", "vjp"]
 def forward(layer: Layer, values: Array, x: Array, n_outputs: int, n_jobs: int | None = None) -> Array:
     """Return the outputs `(*stack, ..., n_outputs)`."""
     values, x, axes = np.ascontiguousarray(values), np.ascontiguousarray(x), values.ndim - 1
-    stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes])
+    stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes]) if axes else ()
     y = np.empty((*stack, *x.shape[axes:-1], n_outputs), layer.dtype)
     if values.size == values.shape[-1]:  # one net: all samples in one call
         stack = ()
@@ -35,7 +35,7 @@ def vjp(
     """Return dE/dvalues `(*stack, n_values)` and dE/dx from g = dE/dy; what is not wanted has no elements."""
     values, x, g = (np.ascontiguousarray(a) for a in (values, x, g))
     axes = values.ndim - 1
-    stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes], g.shape[:axes])
+    stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes], g.shape[:axes]) if axes else ()
     shapes = [(*stack, *a.shape[axes:]) if want else (0,) for a, want in zip((values, x), wanted, strict=True)]
     made = by_values, by_x = [np.empty(shape, layer.dtype) for shape in shapes]
     size = prod(x.shape[axes:-1])
@@ -48,7 +48,10 @@ def vjp(
 
 def _addresses(array: Array, stack: tuple[int, ...]) -> list[int]:
     """Return the address of each part of a stack; an axis of length 1 is the same part again and again."""
-    found = np.array(array.__array_interface__["data"][0], np.uint64)
+    first: int = array.__array_interface__["data"][0]
+    if not stack:
+        return [first]
+    found = np.array(first, np.uint64)
     for length, own, stride in zip(stack, array.shape, array.strides, strict=False):
         found = found[..., None] + np.arange(length, dtype=np.uint64) * np.uint64(stride if own > 1 else 0)
     addresses: list[int] = found.ravel().tolist()

@@ -164,16 +164,10 @@ class MeshLayer(torch.nn.Module):
         >>> y.item(), [d.tolist() for d in pull(torch.ones(1, 1))]
         (7.0, [[1.0, 1.0], [[3.0, 4.0]]])
         """
-        x, values, count = self._converted(x), self._values(), self.spec.ties.n_parameters
+        x, values = self._converted(x), self._values()
         if not (x.is_cpu and values.is_cpu):
             raise MeshError(f"vjp runs on the CPU, got x on {x.device} and weights on {values.device}; use autograd")
-        y, pull = torch_ops.vjp(x, values, self.spec)
-
-        def pull_learned(dy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            by_values, by_x = pull(dy)
-            return by_values[:count], by_x
-
-        return y, pull_learned if self._has_fixed else pull
+        return torch_ops.vjp(x, values, self.spec)
 
     def _converted(self, x: torch.Tensor) -> torch.Tensor:
         """Return x; under autocast in the dtype of the weights, as the engine has no half precision."""

@@ -37,7 +37,7 @@ __all__ = ["DTYPES", "LayerSpec", "Pullback", "layer", "layer_back", "run", "vjp
 
 Tensor = torch.Tensor
 Gradients = tuple[Tensor | None, Tensor | None]
-Pullback = Callable[[Tensor], tuple[Tensor, Tensor]]  # from dE/dy to dE/dvalues and dE/dx
+Pullback = Callable[[Tensor], tuple[Tensor, Tensor]]  # from dE/dy to dE/dparameters and dE/dx
 _plain = (torch.nn.Parameter, Tensor)
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 
@@ -165,9 +165,15 @@ def _stack(values: Tensor, *others: Tensor) -> tuple[int, ...]:
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     """Save the tensors, and the spec, which must live until the backward pass."""
-    ctx.save_for_backward(*(given for given in inputs if isinstance(given, Tensor)))
-    ctx.spec, *ctx.wanted = (LayerSpec.named(given) if isinstance(given, str) else given for given in inputs
-                             if not isinstance(given, Tensor))  # fmt: skip
+    x, values, key = inputs
+    ctx.save_for_backward(x, values)
+    ctx.spec = LayerSpec.named(key)
+
+
+def _remember_back(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    g, x, values, key, *ctx.wanted = inputs
+    ctx.save_for_backward(g, x, values)
+    ctx.spec = LayerSpec.named(key)
 
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
@@ -212,26 +218,26 @@ def _batched_back(call: Any, info: Any, in_dims: Any, *given: Any) -> Any:
     return call(*tensors, *given[3:]), tuple(0 if want else None for want in given[4:])
 
 
-def _registered(name: str, kernel: Any, empty: Any, backward: Any, batched: Any) -> tuple[Any, Any]:
+def _registered(name: str, kernel: Any, empty: Any, remember: Any, backward: Any, batched: Any) -> tuple[Any, Any]:
     """Register an operator; return it, and a function with the same rules for use inside transforms of `torch.func`.
 
     These refuse operators whose derivative is registered by `register_autograd` (pytorch issues 168393 and 179652).
     """
     operator = torch.library.custom_op(f"meshnn::{name}", kernel, mutates_args=(), device_types="cpu")
     operator.register_fake(empty)
-    operator.register_autograd(backward, setup_context=_remember)
+    operator.register_autograd(backward, setup_context=remember)
     operator.register_vmap(partial(batched, operator))
     rules = {
         "forward": operator.__call__, "vmap": lambda *given: batched(made.apply, *given), "backward": backward,
-        "setup_context": _remember,
+        "setup_context": remember,
     }  # fmt: skip
     made: Any = type(name, (torch.autograd.Function,), {key: staticmethod(rule) for key, rule in rules.items()})
     return operator, made.apply
 
 
-layer, _in_transform_layer = _registered("layer", _run_layer, _empty_outputs, _backward, _batched)
+layer, _in_transform_layer = _registered("layer", _run_layer, _empty_outputs, _remember, _backward, _batched)
 layer_back, _back_in_transform = _registered(
-    "layer_back", _run_back, _empty_gradients, _second_derivatives, _batched_back
+    "layer_back", _run_back, _empty_gradients, _remember_back, _second_derivatives, _batched_back
 )
 
 
@@ -281,7 +287,7 @@ def run(x: Tensor, values: Tensor, spec: LayerSpec, key: str) -> Tensor:
 
 
 def vjp(x: Tensor, values: Tensor, spec: LayerSpec) -> tuple[Tensor, Pullback]:
-    """Return the outputs, and a function from dE/dy to dE/dvalues and dE/dx; nothing is recorded."""
+    """Return the outputs, and a function from dE/dy to dE/dparameters and dE/dx; nothing is recorded."""
     spec.check(x, values)
     x, values = _contiguous(x).detach(), _contiguous(values).detach()
     y, states = _forward(x, values, spec, True)
@@ -289,10 +295,8 @@ def vjp(x: Tensor, values: Tensor, spec: LayerSpec) -> tuple[Tensor, Pullback]:
     def pull(dy: Tensor) -> tuple[Tensor, Tensor]:
         if dy.shape != y.shape or dy.dtype != y.dtype:
             raise DataError(f"dE/dy must be {tuple(y.shape)} {y.dtype} as y is, got {tuple(dy.shape)} {dy.dtype}")
-        dx, dv = _back(dy, x, values, spec, states, (True, True))
-        assert dx is not None
-        assert dv is not None
-        return dv, dx
+        dx, dv = cast(tuple[Tensor, Tensor], _back(dy, x, values, spec, states, (True, True)))
+        return dv if spec.ties.n_parameters == spec.n_values else dv[: spec.ties.n_parameters], dx
 
     return y, pull
 

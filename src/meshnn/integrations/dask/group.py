@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from meshnn.arrays import Array, FloatArray
 from meshnn.engine import Curvature, Engine, Optimizer
 from meshnn.errors import MeshError
-from meshnn.integrations.dask.tasks import WorkOrder, taken, work
-from meshnn.integrations.dask.transport import SessionEndedError, inbox_of
+from meshnn.integrations.dask.tasks import SessionEndedError, WorkOrder, inbox_of, taken, work
 from meshnn.mesh import Mesh
 from meshnn.training.cluster.plan import Node, ShardPlan, tree_sum
 from meshnn.training.cluster.worker import EpochPart, ShardData

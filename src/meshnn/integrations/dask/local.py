@@ -6,7 +6,6 @@ import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ __all__ = ["cluster"]
 @contextmanager
 def cluster(processes: int, address: str | None, scratch: Path | None = None) -> Iterator[Any]:
     """Start this many worker processes, which end with the block, or connect to the scheduler at an address."""
-    if find_spec("distributed") is None:
-        raise MeshError("a cluster needs Dask, which is not installed: pip install 'meshnn[dask]'")
     from distributed import Client, LocalCluster
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are raised, too, and shown in one line

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.group import ShardedSamples, WorkerGroup, living_workers
-from meshnn.integrations.dask.tasks import ParquetFiles, as_data, as_shard, describe, read_file, taken
-from meshnn.integrations.dask.transport import Inbox
+from meshnn.integrations.dask.tasks import Inbox, ParquetFiles, as_data, as_shard, describe, read_file, taken
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import ParquetSource, RowBlock
 from meshnn.training.cluster.plan import ShardPlan

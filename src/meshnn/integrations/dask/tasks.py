@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import hashlib
 import pickle
 import socket
 import threading
+import time
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -14,18 +16,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.arrays import Array
+from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError
-from meshnn.integrations.dask.transport import DaskTransport, inbox_of
 from meshnn.mesh import Mesh
 from meshnn.tables.holdout import HoldoutSplit, as_one_target
 from meshnn.tables.sources import ParquetSource, RowBlock, as_numbers, as_target_values, check_rows
 from meshnn.training.cluster.plan import ShardPlan
-from meshnn.training.cluster.worker import ShardData, WorkerState, run_steps
+from meshnn.training.cluster.worker import ShardData, Transport, WorkerState, run_steps
 from meshnn.training.dataset import coded
 from meshnn.training.row_transform import RowTransform
 
-__all__ = ["ParquetFiles", "WorkOrder", "as_data", "as_rows", "as_shard", "describe", "read_file", "taken", "work"]
+try:
+    from distributed import WorkerPlugin
+except ImportError as error:  # an optional dependency: say how to get it
+    raise ImportError("Dask is not installed; pip install 'meshnn[dask]' brings it") from error
+
+__all__ = ["Inbox", "ParquetFiles", "SessionEndedError", "WorkOrder", "as_data", "as_rows", "as_shard", "describe",
+           "inbox_of", "read_file", "taken", "work"]  # fmt: skip
 
 
 def as_rows(number: int, names: list[str] | None, X: Any, y: Any, weight: Any = None) -> RowBlock:
@@ -104,6 +111,90 @@ def taken(rows: Any, which: Any) -> Any:
     """Copy some rows of a `RowBlock` or `ShardData`."""
     found = rows.take(which)
     return type(rows)(*(None if array is None else np.array(array) for array in found))
+
+
+# -- messages between workers in the middle of a task, over the connections that they have anyway ------------------
+
+
+class SessionEndedError(Exception):
+    """The group of workers has changed; stop waiting for messages."""
+
+
+class Inbox(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
+    """The messages that have arrived at one worker, by session, round and sender; workers that join later get one."""
+
+    name = "meshnn-inbox"
+    idempotent = True
+
+    def setup(self, worker: Any) -> None:
+        """Run when a worker starts, or when the plugin is registered."""
+        self.worker = worker
+        self._messages: dict[tuple[str, int, int], bytes] = {}
+        self._ended: dict[str, float] = {}  # sessions, and when they ended
+        self._guard = threading.Condition()
+        worker.handlers["meshnn_message"] = self._receive
+
+    def _receive(self, session: str, round_: int, sender: int, data: bytes) -> str:
+        with self._guard:
+            if session not in self._ended:
+                self._messages[session, round_, sender] = data
+                self._guard.notify_all()
+        return "OK"
+
+    def get(self, session: str, round_: int, sender: int) -> bytes:
+        """Wait for a message until the session ends."""
+        key = (session, round_, sender)
+        with self._guard:
+            while key not in self._messages:
+                if session in self._ended:
+                    raise SessionEndedError("the group of workers has changed")
+                self._guard.wait(1.0)
+            return self._messages.pop(key)
+
+    def send(self, address: str, **message: Any) -> None:
+        """Begin to send; the driver notices if the receiver is gone."""
+
+        async def post() -> None:
+            await self.worker.rpc(address).meshnn_message(**message)
+
+        asyncio.run_coroutine_threadsafe(post(), self.worker.loop.asyncio_loop)
+
+    def end(self, session: str) -> None:
+        """End a session: drop its messages, now and later, and wake up those who wait."""
+        now = time.monotonic()
+        with self._guard:
+            self._ended = {name: at for name, at in self._ended.items() if now - at < 3600} | {session: now}
+            self._messages = {key: data for key, data in self._messages.items() if key[0] != session}
+            self._guard.notify_all()
+
+
+def inbox_of(worker: Any) -> Inbox:
+    """Return the inbox of a worker."""
+    found: Inbox = worker.plugins[Inbox.name]
+    return found
+
+
+class DaskTransport(Transport):
+    """Sums over all workers of a session."""
+
+    def __init__(self, inbox: Inbox, session: str, addresses: list[str], plan: ShardPlan, rank: int) -> None:
+        super().__init__(plan, len(addresses), rank)
+        self.inbox, self.session, self.addresses, self.round = inbox, session, addresses, 0
+
+    def exchange(self, messages: list[FloatArray]) -> list[FloatArray]:
+        """Send one message to each of the others; return the one that came from each."""
+        sent = [message.tobytes() for message in messages]
+        for k, address in enumerate(self.addresses):
+            if k != self.rank:
+                self.inbox.send(address, session=self.session, round_=self.round, sender=self.rank, data=sent[k])
+        received = [
+            data if k == self.rank else self.inbox.get(self.session, self.round, k) for k, data in enumerate(sent)
+        ]
+        self.round += 1
+        return [np.frombuffer(data) for data in received]
+
+
+# -- steps that all take together ----------------------------------------------------------------------------------
 
 
 class WorkOrder(NamedTuple):
