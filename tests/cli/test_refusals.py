@@ -76,7 +76,7 @@ def test_an_output_out_of_reach_is_named():
     with pytest.raises(MeshError, match=r"output 0 .*neuron 4.*ticks=2"):
         Mesh(chain, ticks=2)
     assert Mesh(chain).ticks == 3
-    with pytest.raises(MeshError, match="output 1 .*neuron 5"):
+    with pytest.raises(MeshError, match=r"output 1 .*neuron 5"):
         Mesh(Topology(1, 2, 2, [(0, 2), (2, 3), (3, 4)]))
     with pytest.raises(MeshError, match="output 0"):
         Mesh(Topology(1, 2, 2, []))
