@@ -243,35 +243,40 @@ def test_meshes_and_models_take_it_back(tmp_path):
     y = X[:, 0] * 2 + np.sin(X[:, 1]) + 100
     labels = (y > y.mean()).astype(int)
     rows = [{"a": a, "b": b} for a, b in X]
-    for everything in (False, True):
-        for model, target in (
-            (MeshStreamRegressor(hidden=3, random_state=0), y),
-            (MeshStreamClassifier(hidden=3, random_state=0), labels),
-        ):
-            for row, value in zip(rows[:60], target, strict=False):
-                model.learn_one(row, value)
-            portable = portable_of(model)
-            saved = saved_by(portable, X[60:], target[60:, None], tmp_path, everything)
-            portable.run(X[60:], target[60:])
-            import_snapshot(saved, model)
-            assert model.n_samples_ == 150
-            got = model.stream_.peek(X[0])
-            np.testing.assert_allclose(got, portable.peek(X[0]), rtol=1e-4, atol=1e-5)
-            if everything:
-                np.testing.assert_allclose(model.stream_.learner.known.covariance(), portable.covariance(), atol=1e-6)
+    for model, target, everything in (
+        (MeshStreamRegressor(hidden=3, random_state=0), y, True),
+        (MeshStreamClassifier(hidden=3, random_state=0), labels, False),
+    ):
+        for row, value in zip(rows[:60], target, strict=False):
+            model.learn_one(row, value)
+        portable = portable_of(model)
+        for begun in (portable, portable_of(model, "adam")):  # where the model is
+            np.testing.assert_allclose(begun.peek(X[0]), model.stream_.peek(X[0]), rtol=1e-4, atol=1e-4)
+        saved = saved_by(portable, X[60:], target[60:, None], tmp_path, everything)
+        portable.run(X[60:], target[60:])
+        import_snapshot(saved, model)
+        assert model.n_samples_ == 150
+        np.testing.assert_allclose(model.stream_.peek(X[0]), portable.peek(X[0]), rtol=1e-4, atol=1e-5)
+        if everything:
+            np.testing.assert_allclose(model.stream_.learner.known.covariance(), portable.covariance(), atol=1e-6)
     for model, target in (
         (MeshRegressor(hidden=3, max_epochs=30, random_state=0).fit(X[:60], y[:60]), y),
         (MeshClassifier(hidden=3, max_epochs=30, random_state=0).fit(X[:60], labels[:60]), labels),
     ):
         portable = portable_of(model)
+
+        def agree(model=model, portable=portable, values=target is y):
+            out = portable.peek(X[0])
+            if values:
+                np.testing.assert_allclose(model.predict(X[:1]), out, rtol=1e-4)
+            else:
+                np.testing.assert_allclose(model.decision_function(X[:1])[0], out[1] - out[0], atol=1e-3)
+
+        agree()
         saved = saved_by(portable, X[60:], target[60:, None], tmp_path)
         portable.run(X[60:], target[60:])
         import_snapshot(saved, model)
-        if target is y:
-            np.testing.assert_allclose(model.predict(X[:1]), portable.peek(X[0]), rtol=1e-4)
-        else:
-            logits = portable.peek(X[0])
-            np.testing.assert_allclose(model.decision_function(X[:1])[0], logits[1] - logits[0], atol=1e-3)
+        agree()
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 import boards
 import naive
-from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology
+from meshnn import Mesh, Topology
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.streaming.portable import KEPT, PortableStream
 from meshnn.streaming.portable_convert import portable_of
@@ -34,20 +34,6 @@ def tied_mesh(dtype="float64"):
     weights = {0: 0.7, 1: 0.5, 2: 0.2, 3: 0.9, 4: -0.6, 5: 0.3, 6: 0.1, -1: 0.4}
     numbers = [shared[edge] for edge in edges]
     return Mesh(topology, 2, "tanh", weights=[weights[k] for k in numbers], tied=numbers, dtype=dtype)
-
-
-def made(topology, ticks, activation, seed):
-    return lambda: Mesh(topology, ticks, activation, dtype="float64", random_state=seed)
-
-
-MESHES = {
-    "recurrent": made(recurrent(), 1, "tanh", 0),
-    "two ticks": made(recurrent(4, 1, 2), 2, ["tanh", "sin", "softplus", "gauss"], 1),
-    "sparse": made(Topology.mesh(2, 6, 2, density=0.4, random_state=3), 3, "elu", 2),
-    "columns": made(Topology.columns(2, 4, 1), 2, "sigmoid", 3),
-    "layers": made(Topology.layered([2, 5, 3]), 2, "leaky_relu", 4),
-    "tied": tied_mesh,
-}
 
 
 def random_mesh(seed, dtype="float64"):
@@ -100,10 +86,11 @@ def naive_influences(mesh, X, ticks, carries):
     return s[n - t.n_outputs :], J[n - t.n_outputs :]
 
 
-@pytest.mark.parametrize("name", [*MESHES, *range(10)])
+@pytest.mark.parametrize("name", ["recurrent", "tied", *range(16)])
 @pytest.mark.parametrize("memory", ["carry", "none"])
 def test_exact_influences(name, memory):
-    mesh, again = (MESHES[name]() if name in MESHES else random_mesh(name) for _ in range(2))
+    made = {"recurrent": lambda: Mesh(recurrent(), 1, "tanh", dtype="float64", random_state=0), "tied": tied_mesh}
+    mesh, again = (made[name]() if name in made else random_mesh(name) for _ in range(2))
     got, other = mesh.stream(memory=memory, portable=True), again.stream(memory=memory)
     X, Y = samples(mesh, 8)
     out, want_out = got.run(X), other.run(X)
@@ -308,31 +295,3 @@ def test_refusals():
         mesh.stream(n_streams=2).portable()
     with pytest.raises(MeshError, match="object"):
         portable_of(object())
-
-
-def test_trained_models_go_on():
-    rng = np.random.default_rng(0)
-    X = rng.normal(5, 3, size=(400, 2))
-    y = X[:, 0] * 2 + np.sin(X[:, 1]) + 100
-    labels = np.where(y > y.mean(), "high", "low")
-    rows = [{"a": a, "b": b} for a, b in X]
-    by_stream = MeshStreamRegressor(hidden=4, random_state=0)
-    by_class = MeshStreamClassifier(hidden=4, random_state=0)
-    for row, value, label in zip(rows, y, labels, strict=True):
-        by_stream.learn_one(row, value)
-        by_class.learn_one(row, label)
-    found = portable_of(by_stream)
-    want = [by_stream.predict_one(row) for row in rows[:20]]
-    np.testing.assert_allclose([found.peek(x)[0] for x in X[:20]], want, rtol=1e-4)
-    np.testing.assert_allclose([portable_of(by_stream, "adam").peek(x)[0] for x in X[:20]], want, rtol=1e-4)
-    assert portable_of(by_class).samples == 400
-    regressor = MeshRegressor(hidden=4, max_epochs=50, random_state=0).fit(X, y)
-    found = portable_of(regressor)
-    inside = np.abs((X - X.mean(axis=0)) / X.std(axis=0)).max(axis=1) < 3.9
-    np.testing.assert_allclose([found.peek(x)[0] for x in X[inside][:20]], regressor.predict(X[inside][:20]), rtol=1e-3)
-    classifier = MeshClassifier(hidden=4, max_epochs=50, random_state=0).fit(X, labels)
-    found = portable_of(classifier)
-    got = classifier.classes_[[found.peek(x).argmax() for x in X[inside][:20]]]
-    np.testing.assert_array_equal(got, classifier.predict(X[inside][:20]))
-    before = np.abs(portable_of(regressor).run(X, y)[:, 0] - y).mean()
-    assert before < 0.2 * y.std()

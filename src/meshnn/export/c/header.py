@@ -199,13 +199,8 @@ class _Header:
                 wide = "(int32_t)" if net.dtype == "int16" else ""
                 terms.append(("-" if w < 0 else "+", f"{wide}{abs(w)}", state))
         start = f"(int32_t){int(net.bias[row])}" if self.integer else literal(net.bias[row])
-        facts: dict[str, Any] = {
-            "given": self._given(row),
-            "shift": int(net.shift[row]),
-            "start": start,
-            "terms": tuple(terms),
-        }
-        return replace(run, begin=row, end=row + 1, **facts)
+        given, shift = self._given(row), int(net.shift[row])
+        return replace(run, begin=row, end=row + 1, given=given, shift=shift, start=start, terms=tuple(terms))
 
     def _outputs(self) -> dict[str, Any]:
         """Return where outputs are among the states, but for those whose sums are outputs."""

@@ -9,7 +9,7 @@ added to the bias. Without samples, C is diagonal, from the variances that the m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from meshnn.export.c.nets import TABLES, Coding, FloatNet, IntegerNet, table_of
 from meshnn.export.ranges import Ranges
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(NamedTuple):
     """States on training data, by slot: samples of them, or only mean, variance and the largest absolute value."""
 
     largest: Array

@@ -243,7 +243,7 @@ def _step(
     net = OnnxNet(blueprint, graph, scaled(graph, blueprint, features))
     if len(kept):
         net.put(_sliced(graph, state, "state/neurons", 1, 0, len(kept)) if mean else state, kept)
-    ticks = blueprint.timetable * max(timing.per_step, look)
+    ticks = _wanted(blueprint, kept, timing.per_step, look)
     after, outputs, begin = state, "", 0
     for end in sorted({timing.per_step, look}):
         net.run(ticks[begin:end])
@@ -260,6 +260,23 @@ def _step(
         after = graph.add("Add", (after, flag), "state/checked") if after else ""
         outputs = graph.add("Add", (outputs, flag), "missing/checked")
     return after, outputs
+
+
+def _wanted(blueprint: Blueprint, kept: IntArray, per_step: int, look: int) -> list[IntArray]:
+    """Return for each tick the neurons whose states matter for the state after the step or for the outputs."""
+    wanted = np.zeros(blueprint.n_neurons, np.bool_)
+    found = []
+    for k in range(max(per_step, look), 0, -1):
+        if k == per_step:
+            wanted[kept] = True
+        if k == look:
+            wanted[blueprint.outputs] = True
+        found.append(np.flatnonzero(wanted))
+        sources = blueprint.src[wanted[blueprint.dst]]
+        wanted = np.zeros(blueprint.n_neurons, np.bool_)
+        wanted[sources] = True
+        wanted[: blueprint.n_clamped] = False
+    return found[::-1]
 
 
 def _mean_so_far(graph: Graph, state: str, outputs: str, columns: tuple[int, int], lag: int) -> tuple[str, str]:
