@@ -37,9 +37,6 @@ def view_of(mesh, policies=(), loss=1.0, epoch=1, max_epochs=10, y=Y):
     return own._view(epoch, loss)
 
 
-# -- edits -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ticks", [2, 3, 4])
 def test_growing_does_not_change_the_function(ticks):
     mesh = new_mesh(4, ticks, density=0.6)
@@ -59,20 +56,6 @@ def test_growing_does_not_change_the_function(ticks):
     _, grad = mesh.gradient(X, Y)
     new = np.isin(mesh.topology.src, mesh.topology.hidden[4:]) & ~mesh.dead_edges()
     assert np.abs(grad[new]).max() > 0
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_dropping_dead_edges_does_not_change_the_function(seed):
-    topology = Topology.mesh(2, 12, 2, density=0.15, random_state=seed)
-    mesh = Mesh(topology, ticks=3, activation="tanh", dtype="float64", random_state=seed)
-    dead = mesh.dead_edges()
-    assert dead.any()
-    before = mesh.forward(X)
-    change = apply_edit(mesh, Edit(dead, np.empty((0, 2), np.int64), np.empty(0), "dead", drop=True))
-    np.testing.assert_allclose(mesh.forward(X), before, rtol=0, atol=1e-12)
-    assert not mesh.dead_edges().any()
-    assert mesh.topology.n_hidden < 12
-    np.testing.assert_array_equal(change.edges, np.flatnonzero(~dead))
 
 
 def layered(sizes, activation, starved, seed=0):
@@ -157,9 +140,6 @@ def test_criteria():
         loss, _ = mesh.gradient(X, y, "squared_error")
         mesh.weights[edge] /= 1 - 1e-3
         np.testing.assert_allclose(loss, 1e-6 * saliency[edge], rtol=1e-2, atol=1e-18)
-
-
-# -- policies in a training ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", structure.CRITERIA)
@@ -274,9 +254,6 @@ def pairs_of(edges):
     return edges[np.lexsort(edges.T)]
 
 
-# -- taking up again, files --------------------------------------------------------------------------------------------
-
-
 RUNS = {
     "prune": (ADAM, structure.Prune(to=30)),
     "both": (ADAM, [structure.Prune(to=60, end=0.5), structure.Regrow(every=2)]),
@@ -331,9 +308,6 @@ def test_the_lineage_is_saved(tmp_path):
     ):
         with pytest.raises(MeshError, match="lineage"):
             Mesh.from_tree(tree | {"lineage": lineage | change})
-
-
-# -- estimators, refusals, offline ------------------------------------------------------------------------------------
 
 
 def test_estimators_with_a_budget():

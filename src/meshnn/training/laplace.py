@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from meshnn.arguments import switch
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
@@ -113,7 +114,7 @@ class Laplace:
     @classmethod
     def from_tree(cls, tree: Tree, mesh: Mesh) -> Laplace:
         """Read a tree that may come from anywhere."""
-        last_layer = bool(tree["last_layer"])
+        last_layer = switch("last_layer", tree["last_layer"])
         sizes = [len(own) for _, own in _groups(mesh, last_layer)]
         if sum(size**2 for size in sizes) > LIMIT**2:
             raise FileError(f"it has variances of {sum(sizes)} weights, at most {LIMIT} are expected")
