@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 import meshnn
-from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, MeshSequenceRegressor, Topology
 from meshnn.codes import ADAM
 from meshnn.engine import Optimizer, Steps
 from meshnn.errors import DataError
@@ -387,3 +387,11 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
         grown[count] = int(done.stdout)
     assert grown[3_000_000] < 400  # MiB; the rows are 264
     assert grown[3_000_000] < grown[1_000_000] + 100
+
+
+def test_sequences_are_learned_from_memory(tmp_path):
+    X, y = data(60)
+    np.save(tmp_path / "X.npy", X)
+    for given in (tmp_path / "X.npy", blocks(10, X, y)):
+        with pytest.raises(MeshError, match="MeshSequenceRegressor"):
+            MeshSequenceRegressor(hidden=1).fit(given, y)
