@@ -59,16 +59,8 @@ def test_allowed_edges_only():
     mask[topology.src, topology.dst] = True
     mask[:9, 3:] |= np.random.default_rng(0).random((9, 8)) < 0.4
     mesh = Mesh(topology, ticks=3, activation="tanh", random_state=0)
-    for row in train(
-        mesh,
-        X,
-        Y,
-        structure=structure.Regrow(every=1, allowed=mask),
-        solver="adam",
-        batch_size=32,
-        tol=0.0,
-        max_epochs=20,
-    ):
+    options = {"solver": "adam", "batch_size": 32, "tol": 0.0, "max_epochs": 20}
+    for row in train(mesh, X, Y, structure=structure.Regrow(every=1, allowed=mask), **options):
         assert mask[mesh.topology.src, mesh.topology.dst].all(), row.epoch
     assert mesh.topology != topology
     with pytest.raises(MeshError, match=r"the net has the edge .* which `allowed` leaves out"):

@@ -15,10 +15,10 @@ from meshnn.training.trainer import Trainer
 
 
 class _Report:
-    """Shows rows; and, of samples that are not in memory, how far an epoch has got. This one shows nothing."""
+    """Shows rows; and, of samples that are not in memory, how far an epoch has got. This one shows all rows or none."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
+    def __init__(self, trainer: Trainer, all_rows: bool = False) -> None:
+        self.trainer, self.all_rows = trainer, all_rows
         self._begun, self._first, self._speed = time.monotonic(), 0, 0.0
 
     @property
@@ -40,14 +40,11 @@ class _Report:
 
     def show(self, row: HistoryRow, done: int) -> None:
         """Show a row, after so many epochs of all starts."""
+        if self.all_rows:
+            print_row(row)
 
     def show_part(self, share: float) -> None:
         """Show that this share of an epoch is done."""
-
-
-class _RowReport(_Report):
-    def show(self, row: HistoryRow, done: int) -> None:
-        print_row(row)
 
 
 class _BarReport(_Report):
@@ -96,7 +93,7 @@ class _LineReport(_Report):
 def reporter(verbose: int, trainer: Trainer) -> Iterator[_Report]:
     """Return what shows a row on stderr: with 0 nothing, with 1 a progress bar or lines now and then, with 2 all."""
     if verbose != 1:
-        yield _RowReport(trainer) if verbose else _Report(trainer)
+        yield _Report(trainer, all_rows=verbose > 1)
         return
     from rich.console import Console
 
