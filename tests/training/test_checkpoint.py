@@ -341,20 +341,16 @@ def test_a_warm_start_that_was_interrupted_goes_on_too(tmp_path):
 
 def test_a_graph_drawn_at_random_must_be_drawn_again_alike(tmp_path):
     X, y = spirals(100, random_state=0)
-    path = tmp_path / "run.mesh"
     drawn = iter([1, 2])
 
     def topology(n_in, n_out):
         return Topology.mesh(n_in, 6, n_out, density=0.5, random_state=next(drawn))
 
-    def stop(row, mesh):
-        raise KeyboardInterrupt
-
-    options = {"mesh": topology, "ticks": 3, "max_epochs": 5, "random_state": 0}
+    options = {"mesh": topology, "ticks": 3, "max_epochs": 5, "random_state": 0, "solver": "lm"}
     with pytest.raises(TrainingInterrupted):
-        MeshClassifier(callbacks=[Checkpoint(path), stop], **options).fit(X, y)
+        MeshClassifier(callbacks=[Checkpoint(tmp_path / "run.mesh"), stop_at(1)], **options).fit(X, y)
     with pytest.raises(MeshError, match="another graph"):
-        MeshClassifier(callbacks=Checkpoint(path), **options).fit(X, y)
+        MeshClassifier(callbacks=Checkpoint(tmp_path / "run.mesh"), **options).fit(X, y)
 
 
 @pytest.mark.slow

@@ -239,3 +239,19 @@ def test_edges_that_stay_keep_their_penalty():
     np.testing.assert_allclose(solver.penalties, [0 if a == 2 else of.get((a, b), mean) for a, b in pairs], rtol=1e-12)
     assert solver.state()["damping"] == 1e-2  # steps are found anew
     assert solver.error == pytest.approx(mesh.gradient(X, y)[0], rel=1e-12)
+
+
+def test_penalties_stay_where_the_samples_say_nothing():
+    mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
+    live = np.flatnonzero(~mesh.dead_edges())
+    samples = as_samples(mesh, np.ones((5, 2)), np.arange(5) % 2, "cross_entropy")
+    n = len(live)
+    now = np.full(n, 1e-3)
+    for matrix, weights, penalised in [
+        (np.eye(n), np.zeros(n), np.ones(n)),  # no weights
+        (-np.eye(n), np.ones(n), np.ones(n)),  # no minimum
+        (np.eye(n), np.ones(n), np.zeros(n)),  # nothing to penalise
+        (np.zeros((n, n)), np.ones(n), np.ones(n)),  # nothing is determined
+    ]:
+        evidence = Evidence(mesh, samples, live, penalised)
+        np.testing.assert_array_equal(evidence.penalties(matrix, weights, now, 1.0), now)

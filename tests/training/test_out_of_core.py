@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 import meshnn
-from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, MeshSequenceRegressor, Topology
 from meshnn.codes import StepRule
 from meshnn.engine import Optimizer, Steps
 from meshnn.errors import DataError
@@ -25,9 +25,6 @@ from row_sources import FEW, blocks, data, folder_of, frame, same, scratch
 pytestmark = pytest.mark.usefixtures("scratch")
 __all__ = ["scratch"]
 PAGE = LIMITS.page_rows
-
-
-# -- the same bits from anywhere -------------------------------------------------------------------------------------
 
 
 def test_any_source_of_the_same_rows_gives_the_same_bits(tmp_path):
@@ -119,9 +116,6 @@ def optimizer_of(mesh):
     size = mesh.n_parameters
     zeros = [np.zeros(size, mesh.dtype) for _ in range(3)]
     return Optimizer(StepRule.ADAM, (0.9, 0.999), 1e-8, 0.0, 0.0, *zeros)
-
-
-# -- the same as in memory -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -263,9 +257,6 @@ def test_float32_far_from_0_is_scaled_as_for_predictions():
     assert model.score(X, y) > 0.99
 
 
-# -- held out --------------------------------------------------------------------------------------------------------
-
-
 def test_held_out_pages_are_not_learned_from(monkeypatch):
     windows, real = [], WindowSteps.windows
 
@@ -300,9 +291,6 @@ def test_validation_samples_callbacks_and_seconds(tmp_path):
     assert MeshRegressor(**FEW, callbacks=TimeLimit(1e-9)).fit(path, "y").n_iter_ == 1
 
 
-# -- who reads ahead -------------------------------------------------------------------------------------------------
-
-
 def test_a_reader_makes_one_thing_ahead_and_ends_when_it_is_left():
     made = []
     with closing(read_ahead(range(100), lambda k: made.append(k) or k)) as ahead:
@@ -327,9 +315,6 @@ def test_an_epoch_that_is_left_at_any_window_ends_its_reader(left_at):
     with pytest.raises(KeyboardInterrupt):
         steps.epoch(mesh.values, optimizer_of(mesh), np.array([7]), np.zeros(steps.batches), Epoch(), leave)
     rows.release()  # the fixture finds no thread left
-
-
-# -- what is left of a fit -------------------------------------------------------------------------------------------
 
 
 def test_a_fitted_estimator_is_like_any_other(tmp_path):
@@ -402,3 +387,11 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
         grown[count] = int(done.stdout)
     assert grown[3_000_000] < 400  # MiB; the rows are 264
     assert grown[3_000_000] < grown[1_000_000] + 100
+
+
+def test_sequences_are_learned_from_memory(tmp_path):
+    X, y = data(60)
+    np.save(tmp_path / "X.npy", X)
+    for given in (tmp_path / "X.npy", blocks(10, X, y)):
+        with pytest.raises(MeshError, match="MeshSequenceRegressor"):
+            MeshSequenceRegressor(hidden=1).fit(given, y)

@@ -188,3 +188,26 @@ def test_epochs_follow_from_steps():
     assert Settings(max_epochs=7).epochs_of(100, by_steps=True) == 7
     with pytest.raises(MeshError, match=r"max_epochs .*'many'"):
         Settings(max_epochs="many")
+
+
+def test_trials_end_with_half_of_the_seconds():
+    told = Told(lambda l2, fold: 1.0)
+    told.until = 0.0  # long ago
+    assert told.run(Choice(Adam(), "", LM())).l2 == search.LIMITS.first[0]
+    assert {l2 for l2, _ in told.asked} == {search.LIMITS.first[0]}
+
+
+def test_a_net_that_diverges_everywhere_gets_the_strongest_penalty():
+    assert Told(lambda l2, fold: math.inf).run(Choice(Adam(), "")).l2 == max(search.GRID)
+
+
+def test_few_samples_are_believed_less_than_many():
+    slightly = lambda l2, fold: 1.0 - 0.002 * (l2 == 1.0)  # noqa: E731
+    assert Told(slightly, n=40).run(Choice(Adam(), "")).l2 != 1.0  # 5 / 40 is usual
+    clearly = lambda l2, fold: 2.0 + math.log10(1 / l2)  # noqa: E731
+    assert Told(clearly, n=40).run(Choice(Adam(), "")).l2 == 1.0
+
+
+def test_rare_classes_get_folds_where_many_samples_would_not():
+    assert len(search._folds(samples_of(3000, (0.5, 0.5)), 0)) == 1
+    assert len(search._folds(samples_of(3000, (0.98, 0.02)), 0)) == 3

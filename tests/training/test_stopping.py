@@ -11,9 +11,10 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
-from meshnn import MeshClassifier
+from meshnn import Mesh, MeshClassifier, Topology
 from meshnn.errors import TrainingInterrupted
-from meshnn.training import Adam, Checkpoint, TimeLimit, trainer
+from meshnn.training import Adam, Checkpoint, Settings, TimeLimit, Trainer, trainer
+from meshnn.training.api import as_samples
 from meshnn.training.signals import sigterm_interrupts
 
 X, Y = load_iris(return_X_y=True)
@@ -102,3 +103,20 @@ def test_an_interrupt_that_python_loses_is_heard(number, monkeypatch):
         model.fit(X, Y)
     assert len(rows) == 2
     assert signal.getsignal(number) is before
+
+
+def test_the_rate_comes_down_from_the_best_weights():
+    """The held-out labels are the opposite of those to learn: the weights there are have gone astray."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 2)), rng.integers(0, 2, 40)
+    mesh = Mesh(Topology.mesh(2, 10, 2), 3, "tanh", dtype="float64", random_state=0)
+    samples, held_out = (as_samples(mesh, X, labels, "cross_entropy") for labels in (y, 1 - y))
+    settings = Settings(solver="adam", batch_size=8, patience=5, max_epochs=40, l2=0.0)
+    run = Trainer(mesh, samples, settings, held_out, 0)
+    for row in run.rows():
+        if "brought down" in row.note:
+            assert not np.array_equal(mesh.weights, run.best.parameters)  # the weights that the row is about
+            mesh.weights[:] = np.nan
+    assert row.epoch == 11
+    assert np.isfinite(run.history["loss"]).all()  # nothing had to be taken back
+    assert run.history["validation"].argmin() == 0

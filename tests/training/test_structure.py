@@ -17,8 +17,8 @@ from meshnn.tables.synthetic import spirals
 from meshnn.topology.pruning import blocks_of
 from meshnn.training import Adam, Checkpoint, Settings, Trainer, structure, train
 from meshnn.training.api import as_samples
-from meshnn.training.structure.choosing import importance, weakest
-from meshnn.training.structure.graph import Allowed, Edit, apply_edit
+from meshnn.training.structure.choosing import weakest
+from meshnn.training.structure.graph import Edit, apply_edit
 from meshnn.training.structure.runtime import Structure
 from row_sources import same
 
@@ -35,9 +35,6 @@ def view_of(mesh, policies=(), loss=1.0, epoch=1, max_epochs=10, y=Y):
     kind = "cross_entropy" if y.ndim == 1 else "squared_error"
     own = Structure(tuple(policies), mesh, as_samples(mesh, X, y, kind), max_epochs, np.random.default_rng(0))
     return own._view(epoch, loss)
-
-
-# -- edits -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ticks", [2, 3, 4])
@@ -59,20 +56,6 @@ def test_growing_does_not_change_the_function(ticks):
     _, grad = mesh.gradient(X, Y)
     new = np.isin(mesh.topology.src, mesh.topology.hidden[4:]) & ~mesh.dead_edges()
     assert np.abs(grad[new]).max() > 0
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_dropping_dead_edges_does_not_change_the_function(seed):
-    topology = Topology.mesh(2, 12, 2, density=0.15, random_state=seed)
-    mesh = Mesh(topology, ticks=3, activation="tanh", dtype="float64", random_state=seed)
-    dead = mesh.dead_edges()
-    assert dead.any()
-    before = mesh.forward(X)
-    change = apply_edit(mesh, Edit(dead, np.empty((0, 2), np.int64), np.empty(0), "dead", drop=True))
-    np.testing.assert_allclose(mesh.forward(X), before, rtol=0, atol=1e-12)
-    assert not mesh.dead_edges().any()
-    assert mesh.topology.n_hidden < 12
-    np.testing.assert_array_equal(change.edges, np.flatnonzero(~dead))
 
 
 def layered(sizes, activation, starved, seed=0):
@@ -119,47 +102,6 @@ def test_a_budget_is_not_spent_on_constants():
         assert t.n_edges == to
         spent += int(mesh.dead_edges().sum()) + int((~np.isin(t.hidden, t.dst[t.src != 2])).sum())
     assert spent == 0
-
-
-def test_no_output_is_cut_off():
-    """Without a bias to hold on to, a way to every output stays."""
-    for seed in range(5):
-        topology = Topology.mesh(2, 8, 3, bias=False, random_state=seed)
-        mesh = Mesh(topology, ticks=3, activation="tanh", dtype="float64", random_state=seed)
-        view = view_of(mesh, y=np.random.default_rng(seed).integers(0, 3, len(X)))
-        remove = weakest(view, np.abs(mesh.weights), topology.n_edges, bias=True)
-        kept = np.stack([topology.src, topology.dst], axis=1)[~remove]
-        assert 3 <= len(kept) <= 9
-        Topology(2, 8, 3, kept, bias=False).check_reachable(3)
-
-
-def test_criteria():
-    mesh = new_mesh(5)
-    samples = as_samples(mesh, X, Y, "cross_entropy")
-    rng = np.random.default_rng(0)
-    w = mesh.weights
-    np.testing.assert_array_equal(importance("magnitude", mesh, samples, rng), np.abs(w))
-    _, grad = mesh.gradient(X, Y)
-    np.testing.assert_allclose(importance("movement", mesh, samples, rng), np.abs(w * grad), atol=1e-12)
-    outputs = mesh.forward(X)
-    p = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
-    J, want = mesh.jacobian(X), np.zeros(len(w))
-    for n in range(len(X)):
-        H = np.diag(p[n]) - np.outer(p[n], p[n])
-        want += np.diag(J[n].T @ H @ J[n]) / len(X)
-    np.testing.assert_allclose(importance("saliency", mesh, samples, rng), 0.5 * w**2 * want, atol=1e-12)
-    # to second order, that is what the loss changes by at a minimum
-    y = mesh.forward(X)
-    values = as_samples(mesh, X, y, "squared_error")
-    saliency = importance("saliency", mesh, values, rng)
-    for edge in (0, 7, 20):
-        mesh.weights[edge] *= 1 - 1e-3
-        loss, _ = mesh.gradient(X, y, "squared_error")
-        mesh.weights[edge] /= 1 - 1e-3
-        np.testing.assert_allclose(loss, 1e-6 * saliency[edge], rtol=1e-2, atol=1e-18)
-
-
-# -- policies in a training ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", structure.CRITERIA)
@@ -215,21 +157,6 @@ def test_moments_of_edges_that_stay_are_kept():
     assert after["done"] == before["done"]
 
 
-def test_allowed_edges_only():
-    mask = np.zeros((11, 11), bool)
-    topology = Topology.mesh(2, 6, 2, density=0.3, self_loops=True, feedback=False, random_state=0)
-    mask[topology.src, topology.dst] = True
-    mask[:9, 3:] |= np.random.default_rng(0).random((9, 8)) < 0.4
-    mesh = Mesh(topology, ticks=3, activation="tanh", random_state=0)
-    for row in train(mesh, X, Y, structure=structure.Regrow(every=1, allowed=mask), **ADAM | {"max_epochs": 20}):
-        assert mask[mesh.topology.src, mesh.topology.dst].all(), row.epoch
-    assert mesh.topology != topology
-    with pytest.raises(MeshError, match=r"the net has the edge .* which `allowed` leaves out"):
-        Allowed(topology, np.zeros((11, 11), bool))
-    with pytest.raises(MeshError, match="allowed must be a mask of shape"):
-        Allowed(topology, np.zeros((3, 3), bool))
-
-
 policies = st.lists(
     st.one_of(
         st.builds(
@@ -272,9 +199,6 @@ def test_invariants_of_any_schedule(chosen, ticks, seed, bias):
 
 def pairs_of(edges):
     return edges[np.lexsort(edges.T)]
-
-
-# -- taking up again, files --------------------------------------------------------------------------------------------
 
 
 RUNS = {
@@ -331,9 +255,6 @@ def test_the_lineage_is_saved(tmp_path):
     ):
         with pytest.raises(MeshError, match="lineage"):
             Mesh.from_tree(tree | {"lineage": lineage | change})
-
-
-# -- estimators, refusals, offline ------------------------------------------------------------------------------------
 
 
 def test_estimators_with_a_budget():
@@ -411,3 +332,13 @@ def test_pruning_before_training():
     assert dense.prune(0.8, random_state=0) != dense.prune(0.8, random_state=1)
     assert dense.prune(1.0).n_edges == 60  # the bias stays
     assert dense.prune(1.0, {"B->H": 1.0}).n_edges == 10
+
+
+def test_the_solver_is_chosen_with_the_penalty_of_policies_in_mind():
+    many, labels = np.resize(X, (300, 2)) + np.linspace(0, 1, 300)[:, None], np.resize(Y, 300)
+    options = {"hidden": 4, "ticks": 3, "max_epochs": 2, "l2": 1e-4, "random_state": 0}
+    found = [
+        MeshClassifier(**options | more).fit(many, labels)
+        for more in ({"l1": 0.02}, {"structure": structure.Sparsify(l1=0.02)}, {"structure": structure.Prune(to=20)})
+    ]
+    assert [(each.solver_, each.mesh_.dtype.name) for each in found] == [("adam", "float32")] * 2 + [("lm", "float64")]

@@ -164,3 +164,12 @@ def test_groups_fill_a_budget_as_far_as_they_fit():
     safe = np.array([False] * 6 + [True])
     assert _weakest_groups(ties, scores, 4, safe).tolist() == [True, True, True, False, False, True, False]
     assert _weakest_groups(ties, scores, 2, safe).tolist() == [False, False, False, True, True, False, False]
+
+
+def test_sparsify_takes_whole_groups():
+    mesh = net("float32")
+    before = groups(mesh)
+    policy = structure.Sparsify(l1=0.3, threshold=1e-3, begin=0.0)
+    list(train(mesh, X, Y, "squared_error", solver="adam", max_epochs=60, structure=policy, tol=0, random_state=0))
+    assert set(groups(mesh)) <= set(before)
+    assert len(groups(mesh)) < len(before)

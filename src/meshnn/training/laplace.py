@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from meshnn.arguments import switch
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
@@ -83,9 +84,9 @@ class Laplace:
                 flat = (each * np.sqrt(share[rows])[:, :, None]).reshape(-1, each.shape[2])
                 total += flat.T @ flat
         roots = [inverse_root(total, penalty[own]) for total, (_, own) in zip(totals, groups, strict=True)]
-        # the mean of J (M + a)^-1 J' over samples; of a single output it is the trace of (M + a)^-1 M
-        known = np.array([np.sum((root.T @ root) * total) for root, total in zip(roots, totals, strict=True)])
-        if len(groups) < mesh.topology.n_outputs:
+        if last_layer:  # gamma of a single output is the trace of (M + a)^-1 M
+            known = np.array([np.sum((root.T @ root) * total) for root, total in zip(roots, totals, strict=True)])
+        else:  # and of any the mean of |R J'|², which is right for nearly singular matrices, too
             known = np.zeros(mesh.topology.n_outputs)
             for rows, J in _jacobians(mesh, samples.X, groups):
                 known += share[rows, 0] @ _spread(roots, J)
@@ -113,7 +114,7 @@ class Laplace:
     @classmethod
     def from_tree(cls, tree: Tree, mesh: Mesh) -> Laplace:
         """Read a tree that may come from anywhere."""
-        last_layer = bool(tree["last_layer"])
+        last_layer = switch("last_layer", tree["last_layer"])
         sizes = [len(own) for _, own in _groups(mesh, last_layer)]
         if sum(size**2 for size in sizes) > LIMIT**2:
             raise FileError(f"it has variances of {sum(sizes)} weights, at most {LIMIT} are expected")

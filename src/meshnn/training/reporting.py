@@ -15,10 +15,10 @@ from meshnn.training.trainer import Trainer
 
 
 class _Report:
-    """Shows rows; and, of samples that are not in memory, how far an epoch has got. This one shows nothing."""
+    """Shows rows; and, of samples that are not in memory, how far an epoch has got. This one shows all rows or none."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
+    def __init__(self, trainer: Trainer, all_rows: bool = False) -> None:
+        self.trainer, self.all_rows = trainer, all_rows
         self._begun, self._first, self._speed = time.monotonic(), 0, 0.0
 
     @property
@@ -40,17 +40,14 @@ class _Report:
 
     def show(self, row: HistoryRow, done: int) -> None:
         """Show a row, after so many epochs of all starts."""
+        if self.all_rows:
+            print_row(row)
 
     def show_part(self, share: float) -> None:
         """Show that this share of an epoch is done."""
 
 
-class _Rows(_Report):
-    def show(self, row: HistoryRow, done: int) -> None:
-        print_row(row)
-
-
-class _Bar(_Report):
+class _BarReport(_Report):
     def __init__(self, trainer: Trainer, progress: Any) -> None:
         super().__init__(trainer)
         self.progress, self.task = progress, progress.add_task("train", total=self.total, at="0", now="")
@@ -68,7 +65,7 @@ class _Bar(_Report):
         self.progress.update(self.task, completed=done, total=self.total, at=at, now=f"{self._last}{speed}")
 
 
-class _Lines(_Report):
+class _LineReport(_Report):
     """A line every five seconds, every second if a tenth more is done, and for the last row."""
 
     def __init__(self, trainer: Trainer) -> None:
@@ -96,7 +93,7 @@ class _Lines(_Report):
 def reporter(verbose: int, trainer: Trainer) -> Iterator[_Report]:
     """Return what shows a row on stderr: with 0 nothing, with 1 a progress bar or lines now and then, with 2 all."""
     if verbose != 1:
-        yield _Rows(trainer) if verbose else _Report(trainer)
+        yield _Report(trainer, all_rows=verbose > 1)
         return
     from rich.console import Console
 
@@ -104,7 +101,7 @@ def reporter(verbose: int, trainer: Trainer) -> Iterator[_Report]:
     # on a terminal, or in a notebook that has what rich needs for it
     drawable = find_spec("ipywidgets") if console.is_jupyter else console.is_terminal and not console.is_dumb_terminal
     if not drawable:
-        lines = _Lines(trainer)
+        lines = _LineReport(trainer)
         try:
             yield lines
         finally:
@@ -116,7 +113,7 @@ def reporter(verbose: int, trainer: Trainer) -> Iterator[_Report]:
     now = TextColumn("epoch {task.fields[at]} of {task.total:.0f}  {task.fields[now]}")
     columns = (TextColumn("training"), BarColumn(), now, TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        yield _Bar(trainer, progress)
+        yield _BarReport(trainer, progress)
 
 
 def print_row(row: HistoryRow, epochs: int | None = None) -> None:
