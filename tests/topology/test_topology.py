@@ -255,7 +255,7 @@ def test_a_wrong_topology_is_refused(arguments, value):
         (lambda: Topology.from_adjacency(np.zeros((2, 3)), 1, 1), r"\(2, 3\)"),
         (lambda: Topology.from_adjacency(np.zeros(4), 1, 1), "square"),
         (lambda: Topology.from_adjacency([[1.0], [1.0, 2.0]], 1, 1), "square"),
-        (lambda: Topology.from_adjacency(np.ma.masked_array(np.eye(2)), 1, 1), "square"),
+        (lambda: Topology.from_adjacency(np.ma.masked_array(np.eye(2)), 1, 1), "masked"),
         (lambda: Topology.from_adjacency(np.zeros((2, 2)), 2, 1), "2 inputs"),
         (lambda: Topology.from_adjacency([["a"]], 1, 1), "numbers"),
         (lambda: Topology.cascade(2, 2, 1).dead_edges(0), "got 0"),

@@ -232,7 +232,7 @@ def _bias(bias: bool) -> bool:
 def _neurons(*counts: int) -> list[IntArray]:
     """Return the numbers of inputs, bias and further groups of neurons, one group after the other."""
     n = sum(counts)
-    check_fits(n * 64.0, f"a graph of {n:,} neurons", "take fewer neurons")
+    check_fits(n * 64.0, f"a graph of {n:,} neurons, without its edges,", "take fewer neurons")
     return np.split(np.arange(n), np.cumsum(counts)[:-1])
 
 
