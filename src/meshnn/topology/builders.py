@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from meshnn.arguments import SHARE, as_generator, as_list, real_number, switch, whole_number
+from meshnn.arguments import as_generator, as_list, real_number, switch, whole_number
 from meshnn.arrays import IntArray
 from meshnn.errors import TopologyError
 from meshnn.memory import check_fits
@@ -255,7 +255,8 @@ def _chain(features: IntArray, line: IntArray, stay: int) -> tuple[IntArray, End
 
 def _draw(allowed: int, density: float, random_state: Seed, always: bool = False) -> IntArray:
     """Draw which of the allowed edges there are; all of them need no random numbers, unless `always`."""
-    kept = round(real_number("density", density, *SHARE) * allowed)
+    share = real_number("density", density, "a number between 0 and 1", lambda value: 0.0 <= value <= 1.0)
+    kept = round(share * allowed)
     _check_edges(kept)
     if kept == allowed and not always:
         return np.arange(allowed, dtype=np.int64)
