@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
@@ -57,11 +58,12 @@ class GraphFamilies:
         into_hidden = n_hidden * per_hidden
         index = _draw(into_hidden + n_outputs * per_output, density, random_state)
         hidden = index < into_hidden
-        per_row = np.where(hidden, max(per_hidden, 1), per_output)
-        row, column = np.divmod(np.where(hidden, index, index - into_hidden), per_row)
-        row += n_hidden * ~hidden
-        column += skip_self & hidden & (column >= n_inputs) & (column - n_inputs >= row)  # step over the neuron itself
-        links = (np.where(column < n_inputs, column, column + bias), n_inputs + bias + row)
+        row, column = np.divmod(index[hidden], max(per_hidden, 1))
+        column += skip_self & (column >= n_inputs) & (column - n_inputs >= row)  # step over the neuron itself
+        outputs, read = np.divmod(index[~hidden] - into_hidden, per_output)
+        row, column = np.concatenate([row, n_hidden + outputs]), np.concatenate([column, read])
+        column += bias * (column >= n_inputs)
+        links = (column, n_inputs + bias + row)
         _, one, free = _neurons(n_inputs, bias, n_hidden + n_outputs)
         return cls(*sizes, _edges([(one, free)], [links]), bias=bias)
 
@@ -271,6 +273,12 @@ def _check_edges(count: int) -> None:
 
 def _edges(blocks: Sequence[Ends], links: Sequence[Ends] = ()) -> IntArray:
     """Return the edges `(n_edges, 2)` from all sources to all ends of each block, and one by one along links."""
-    _check_edges(sum(len(a) * len(b) for a, b in blocks) + sum(len(a) for a, _ in links))
-    pairs = [np.stack(np.meshgrid(a, b, indexing="ij"), axis=-1).reshape(-1, 2) for a, b in blocks]
-    return np.concatenate([*pairs, *(np.stack(ends, axis=1) for ends in links)])
+    count = sum(len(a) * len(b) for a, b in blocks) + sum(len(a) for a, _ in links)
+    _check_edges(count)
+    edges, done = np.empty((count, 2), np.int64), 0
+    for a, b in [*((a, b[:, None]) for a, b in blocks), *links]:
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        part = edges[done : done + math.prod(shape)].reshape(*shape, 2)
+        part[..., 0], part[..., 1] = a, b
+        done += math.prod(shape)
+    return edges
