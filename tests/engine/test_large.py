@@ -12,7 +12,7 @@ import pytest
 
 from meshnn import Mesh, Topology
 from meshnn.plan import METHODS, lists
-from meshnn.plan.limits import Limits
+from meshnn.plan.limits import PlanningLimits
 from meshnn.topology import reach
 
 
@@ -130,7 +130,7 @@ def test_pieces_give_the_same_bits(method, monkeypatch):
     X, y = rng.standard_normal((40, 6)), rng.integers(0, 3, 40)
     want = Mesh(t, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
     monkeypatch.setattr(reach, "BLOCK", 7)
-    monkeypatch.setattr(lists, "LIMITS", Limits(gathered=11))
+    monkeypatch.setattr(lists, "LIMITS", PlanningLimits(gathered=11))
     again = Topology(6, 20, 3, np.stack([t.src, t.dst], axis=1))
     assert again == t
     got = Mesh(again, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
@@ -149,7 +149,7 @@ def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
     sets = {c.method: c.sets for c in m._engines.costs(7)}
     assert sets["factored"] > sets["adjoint"] == 0
     for module in (cost, engines):
-        monkeypatch.setattr(module, "LIMITS", Limits(sets=int(sets["factored"]) - 1))
+        monkeypatch.setattr(module, "LIMITS", PlanningLimits(sets=int(sets["factored"]) - 1))
     again = Mesh(grid(12), 7, activation="tanh", weights=m.weights)
     with pytest.raises(MeshError, match=r'"factored" at 7 ticks.*"adjoint"'):
         again.gradient(X, y, gradient="factored")

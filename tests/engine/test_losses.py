@@ -1,6 +1,5 @@
 """Losses as users meet them: estimators, command line, refusals; their exactness is in test_gradient.py."""
 
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -113,23 +112,6 @@ def test_binary_cross_entropy_of_outputs_that_are_sure(dtype):
             np.testing.assert_allclose(got[1], [slope], rtol=8 * eps, atol=1e-37)
     with pytest.raises(MeshError, match=r"2\.0"):
         mesh.gradient([[1.0]], [[2]], "binary_cross_entropy")
-
-
-def test_on_the_command_line(tmp_path):
-    table = tmp_path / "claims.csv"
-    rows = "\n".join(f"{a},{b},{int(c)}" for (a, b), c in zip(X.tolist(), COUNTS, strict=True))
-    table.write_text(f"a,b,count\n{rows}\n")
-    out = tmp_path / "m.mesh"
-    options = ["--target", "count", "--task", "regress", "--loss", "poisson", "--max-epochs", "5", "--out", str(out)]
-    done = run("fit", str(table), *options, "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)
-    assert meshnn.load(out).loss == "poisson"
-    done = run("predict", str(out), str(table))
-    assert done.returncode == 0, done.stderr
-    done = run("fit", str(table), "--target", "count", "--task", "classify", "--loss", "poisson")
-    assert done.returncode == 2
-    assert "--loss poisson is for --task regress" in done.stderr
 
 
 LEVELS = (0.05, 0.5, 0.9)

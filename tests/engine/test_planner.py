@@ -7,7 +7,7 @@ from cases import close
 from meshnn import Mesh, Topology
 from meshnn.errors import MemoryLimitError
 from meshnn.plan import METHODS, Cost, decide
-from meshnn.plan.limits import Limits
+from meshnn.plan.limits import PlanningLimits
 
 
 def test_auto_is_forward_only_at_few_ticks(mesh, batch):
@@ -112,7 +112,7 @@ def test_the_sampled_cost_is_near_the_exact_one(monkeypatch):
 
     t = Topology.mesh(10, 400, 5, density=0.02, random_state=0)
     exact = Mesh(t)._engines.costs(4)
-    monkeypatch.setattr(module, "LIMITS", Limits(sample=100))
+    monkeypatch.setattr(module, "LIMITS", PlanningLimits(sample=100))
     whole, sampled = exact[0], Mesh(t)._engines.costs(4)[0]
     assert not whole.estimated
     assert sampled.estimated

@@ -196,6 +196,20 @@ def test_what_is_not_looked_at_is_ignored(method, loss):
     close(grad, want, 1e-4)
 
 
+def test_samples_without_weight_bring_no_state(mesh):
+    rng = np.random.default_rng(0)
+    X, y, state = rng.standard_normal((3, 6, 3)), rng.integers(0, 2, 6), rng.standard_normal((6, 12))
+    state = state[:, : mesh.topology.n_neurons]
+    weight = np.array([1.0, 0.0, 2.0, 0.0, 0.0, 1.0])
+    some = weight > 0
+    for method in ALL_METHODS:
+        got = mesh.gradient(X, y, "cross_entropy", method, weight, loss_ticks="all", state=state)
+        want = mesh.gradient(X[:, some], y[some], "cross_entropy", method, weight[some], loss_ticks="all",
+                             state=state[some])  # fmt: skip
+        assert got[0] == want[0]
+        np.testing.assert_array_equal(got[1], want[1])
+
+
 def test_jacobian_of_ties_and_of_any_length():
     t, rng = Topology.mesh(2, 4, 2), np.random.default_rng(0)
     mesh, longer = (
@@ -360,6 +374,18 @@ def test_growth_scores_equal_autograd(method, case, seed):
     options = {name: value for name, value in case.options.items() if name != "state"}
     got = case.mesh.growth_scores(case.X, case.y, case.loss, src, dst, method, case.sample_weight, **options)
     close(got, by_autograd_in_time(case, (src, dst))[1], 1e-10)
+
+
+def test_a_graph_that_changes_learns_sequences():
+    from meshnn.training import structure, train
+
+    X, sums, within, *_ = sequences(count=80)
+    mesh = memory_net()
+    policy = structure.Prune(to=20, by="movement", end=0.5)
+    rows = list(train(mesh, X, (sums > 0).astype(int), solver="adam", max_epochs=20, tol=0.0, random_state=0,
+                      loss_ticks=within, structure=policy))  # fmt: skip
+    assert mesh.topology.n_edges == 20
+    assert np.isfinite(rows[-1].loss)
 
 
 def test_many_masks_are_not_all_kept():

@@ -197,15 +197,6 @@ def test_dead_edges_equal_the_walk(ticks, data):
     assert t.dead_edges(ticks).tolist() == want
 
 
-def test_at_two_ticks_hidden_to_hidden_is_dead():
-    t = Topology.mesh(32, 50, 10, density=0.2, self_loops=True, feedback=False, random_state=0)
-    hidden = np.isin(t.src, t.hidden) & np.isin(t.dst, t.hidden)
-    assert t.dead_edges(2)[hidden].all()
-    # at three, only those into neurons that no output reads
-    read = np.unique(t.src[np.isin(t.dst, t.outputs)])
-    np.testing.assert_array_equal(t.dead_edges(3)[hidden], ~np.isin(t.dst[hidden], read))
-
-
 @examples(100)
 @given(t=topologies(ticks=8))
 def test_default_ticks(t):
@@ -226,15 +217,6 @@ def test_default_ticks(t):
         final = influences(t, 40)
         want = next(k for k in range(1, 41) if influences(t, k) == final)
     assert t.default_ticks() == want
-
-
-def test_default_ticks_of_the_families():
-    assert Topology.mesh(2, 5, 2).default_ticks() == 3
-    assert Topology.mesh(2, 0, 2).default_ticks() == 1
-    assert Topology.layered([4, 3]).default_ticks() == 1
-    assert Topology.layered([2, 14, 13, 3]).default_ticks() == 3
-    long_chain = Topology(1, 3000, 1, [(k, k + 1) for k in range(3001)], bias=False)
-    assert long_chain.default_ticks() == 3001
 
 
 @pytest.mark.parametrize(
@@ -273,7 +255,7 @@ def test_a_wrong_topology_is_refused(arguments, value):
         (lambda: Topology.from_adjacency(np.zeros((2, 3)), 1, 1), r"\(2, 3\)"),
         (lambda: Topology.from_adjacency(np.zeros(4), 1, 1), "square"),
         (lambda: Topology.from_adjacency([[1.0], [1.0, 2.0]], 1, 1), "square"),
-        (lambda: Topology.from_adjacency(np.ma.masked_array(np.eye(2)), 1, 1), "square"),
+        (lambda: Topology.from_adjacency(np.ma.masked_array(np.eye(2)), 1, 1), "masked"),
         (lambda: Topology.from_adjacency(np.zeros((2, 2)), 2, 1), "2 inputs"),
         (lambda: Topology.from_adjacency([["a"]], 1, 1), "numbers"),
         (lambda: Topology.cascade(2, 2, 1).dead_edges(0), "got 0"),

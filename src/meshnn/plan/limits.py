@@ -1,4 +1,4 @@
-"""Limits of planning, in one place."""
+"""`PlanningLimits`: the numbers of planning, in one place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
+class PlanningLimits:
     """Numbers that decide how far planning goes and what `auto` takes."""
 
     slower: float = 1.3  # `auto` takes backprop where the cheapest forward-only method costs more than this factor
@@ -17,4 +17,4 @@ class Limits:
     gathered: int = 1 << 17  # entries of lists that are gathered before they are laid into a table, which then grows
 
 
-LIMITS = Limits()
+LIMITS = PlanningLimits()

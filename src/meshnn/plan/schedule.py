@@ -288,12 +288,10 @@ def _kept(mask: BoolArray, counts: IntArray, eid: Edges) -> tuple[IntArray, Edge
     return left, eid.start + np.flatnonzero(mask) if isinstance(eid, slice) else eid[mask]
 
 
-def added(
-    lists: ListCounter, *given: Any, lengths: IntArray | None = None, ordered: bool = False
-) -> tuple[int, int, int]:
-    """The number of a new list, how many entries it has, padding included, and how many of them are in tiles."""
+def added(lists: ListCounter, *given: Any, **how: Any) -> tuple[int, int, int]:
+    """Return the number of a new list, how many entries it has, padding included, and how many of them are in tiles."""
     entries, tiled = lists.entries, lists.tiled
-    number = lists.add(*given, lengths=lengths, ordered=ordered)
+    number = lists.add(*given, **how)
     return number, lists.entries - entries, lists.tiled - tiled
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from meshnn.arguments import SHARE, as_generator, as_list, real_number, switch, whole_number
+from meshnn.arguments import as_generator, as_list, real_number, switch, whole_number
 from meshnn.arrays import IntArray
 from meshnn.errors import TopologyError
 from meshnn.memory import check_fits
@@ -57,11 +58,12 @@ class GraphFamilies:
         into_hidden = n_hidden * per_hidden
         index = _draw(into_hidden + n_outputs * per_output, density, random_state)
         hidden = index < into_hidden
-        per_row = np.where(hidden, max(per_hidden, 1), per_output)
-        row, column = np.divmod(np.where(hidden, index, index - into_hidden), per_row)
-        row += n_hidden * ~hidden
-        column += skip_self & hidden & (column >= n_inputs) & (column - n_inputs >= row)  # step over the neuron itself
-        links = (np.where(column < n_inputs, column, column + bias), n_inputs + bias + row)
+        row, column = np.divmod(index[hidden], max(per_hidden, 1))
+        column += skip_self & (column >= n_inputs) & (column - n_inputs >= row)  # step over the neuron itself
+        outputs, read = np.divmod(index[~hidden] - into_hidden, per_output)
+        row, column = np.concatenate([row, n_hidden + outputs]), np.concatenate([column, read])
+        column += bias * (column >= n_inputs)
+        links = (column, n_inputs + bias + row)
         _, one, free = _neurons(n_inputs, bias, n_hidden + n_outputs)
         return cls(*sizes, _edges([(one, free)], [links]), bias=bias)
 
@@ -232,7 +234,7 @@ def _bias(bias: bool) -> bool:
 def _neurons(*counts: int) -> list[IntArray]:
     """Return the numbers of inputs, bias and further groups of neurons, one group after the other."""
     n = sum(counts)
-    check_fits(n * 64.0, f"a graph of {n:,} neurons", "take fewer neurons")
+    check_fits(n * 64.0, f"a graph of {n:,} neurons, without its edges,", "take fewer neurons")
     return np.split(np.arange(n), np.cumsum(counts)[:-1])
 
 
@@ -255,7 +257,8 @@ def _chain(features: IntArray, line: IntArray, stay: int) -> tuple[IntArray, End
 
 def _draw(allowed: int, density: float, random_state: Seed, always: bool = False) -> IntArray:
     """Draw which of the allowed edges there are; all of them need no random numbers, unless `always`."""
-    kept = round(real_number("density", density, *SHARE) * allowed)
+    share = real_number("density", density, "a number between 0 and 1", lambda value: 0.0 <= value <= 1.0)
+    kept = round(share * allowed)
     _check_edges(kept)
     if kept == allowed and not always:
         return np.arange(allowed, dtype=np.int64)
@@ -270,6 +273,12 @@ def _check_edges(count: int) -> None:
 
 def _edges(blocks: Sequence[Ends], links: Sequence[Ends] = ()) -> IntArray:
     """Return the edges `(n_edges, 2)` from all sources to all ends of each block, and one by one along links."""
-    _check_edges(sum(len(a) * len(b) for a, b in blocks) + sum(len(a) for a, _ in links))
-    pairs = [np.stack(np.meshgrid(a, b, indexing="ij"), axis=-1).reshape(-1, 2) for a, b in blocks]
-    return np.concatenate([*pairs, *(np.stack(ends, axis=1) for ends in links)])
+    count = sum(len(a) * len(b) for a, b in blocks) + sum(len(a) for a, _ in links)
+    _check_edges(count)
+    edges, done = np.empty((count, 2), np.int64), 0
+    for a, b in [*((a, b[:, None]) for a, b in blocks), *links]:
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        part = edges[done : done + math.prod(shape)].reshape(*shape, 2)
+        part[..., 0], part[..., 1] = a, b
+        done += math.prod(shape)
+    return edges

@@ -22,6 +22,8 @@ def adjacency_entries(A: Any) -> tuple[int, IntArray, Array]:
     Of a dense matrix the non-zero entries are edges; of a sparse one the stored entries are, zeros included, so that
     an edge of weight 0 survives the way to a matrix and back.
     """
+    if isinstance(A, np.ma.MaskedArray):
+        raise TopologyError("the adjacency matrix is a masked array; fill it first, for example A.filled(0)")
     if hasattr(A, "tocoo"):
         coo = A.tocsr().tocoo()  # by way of CSR: entries given twice are summed, as scipy means them
         shape, src, dst, values = coo.shape, coo.row, coo.col, np.asarray(coo.data)

@@ -52,8 +52,8 @@ def check_topology(file: Path) -> None:
         raise TopologyError(f"there is no file {file}; check the path")
     if file.suffix.lower() not in (".json", ".graphml", ".npz"):
         raise TopologyError(
-            f"cannot read a topology from {file.name}; endings that work are .json (Topology.to_dict), .graphml (nodes "
-            "with a role) and .npz (scipy.sparse.save_npz, or an array A)"
+            f"cannot read a topology from {file.name}; the endings that work are .json (Topology.to_dict), .graphml "
+            "(nodes with a role) and .npz (scipy.sparse.save_npz, or an array A)"
         )
 
 

@@ -90,7 +90,7 @@ class Topology(GraphFamilies):
         if raw.ndim != 2 or raw.shape[1] != 2:
             raise TopologyError(
                 f"edges must be a list of pairs (source, destination) or an array of shape (n_edges, 2), got "
-                f"{type(edges).__name__}"
+                f"{type(edges).__name__} of shape {raw.shape}"
             )
         if raw.dtype.kind == "f" and np.isfinite(raw).all() and np.array_equal(raw, np.trunc(raw)):
             raw = raw.astype(np.float64)
@@ -298,12 +298,14 @@ class Topology(GraphFamilies):
         if late.size == 0:
             return
         o = int(late[0])
-        name = f"output {o} (neuron {self.outputs[o]}; {late.size} outputs in all)"
+        name = f"output {o} (neuron {self.outputs[o]})"
+        if self.n_edges == 0:
+            raise TopologyError("the topology has no edges, so no output can ever change; add edges to every output")
         if birth[o] >= reach.NEVER:
             raise TopologyError(f"no input reaches {name} at any number of ticks; add a path of edges to it")
         needed = birth[birth < reach.NEVER].max()
         raise TopologyError(
-            f"no input reaches {name} with ticks={ticks}; set ticks={needed} or more, or add a shorter path"
+            f"no input reaches {name} within {ticks} ticks; set ticks={needed} or more, or add a shorter path"
         )
 
     def components(self) -> IntArray:
