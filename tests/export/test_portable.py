@@ -9,7 +9,7 @@ import pytest
 import boards
 from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology
 from meshnn.errors import DataError, FileError, MeshError
-from meshnn.streaming.portable import KEPT, PortableStream
+from meshnn.streaming.portable import PortableStream
 from meshnn.streaming.portable_convert import portable_of
 
 PLAIN = {"forgetting": 0.0, "noise": 0.3, "tails": 0.0}
@@ -229,7 +229,7 @@ def check_hostile(T):
         if scale:
             X[::17, 0] = np.nan
         stream.run(X, Y)
-        for name in KEPT:
+        for name in PortableStream.kept:
             assert np.isfinite(getattr(stream.room, name)).all(), (learner, scale, name)
         assert stream.learned > T // 3
         if learner == "ekf":

@@ -9,7 +9,8 @@ import pytest
 from meshnn import Mesh, Topology, codes
 from meshnn.codes import AT_ONCE, LOG_Q, STRIP
 from meshnn.errors import MeshError
-from meshnn.streaming.kalman import FULL_COST, KalmanSettings, KalmanState
+from meshnn.streaming.kalman import KalmanLearner, KalmanSettings
+from meshnn.streaming.state import LIMITS
 
 PLAIN = {"forgetting": 0.0, "noise": 0.5, "tails": 0.0}
 
@@ -28,7 +29,7 @@ def steady(state):
 
 def random_state(rng, group, n_outputs, **settings):
     """A state whose covariance is any positive one, within its blocks; and that covariance."""
-    state = KalmanState(group, n_outputs, KalmanSettings(**settings))
+    state = KalmanLearner(group, n_outputs, **settings)
     P = np.zeros((len(group), len(group)))
     for members in blocks_of(state):
         root = rng.normal(size=(len(members), len(members)))
@@ -72,7 +73,7 @@ def test_linear_regression_is_ridge():
     rng = np.random.default_rng(0)
     X, truth = rng.normal(size=(400, 7)), rng.normal(size=7)
     Y = (X @ truth + 0.7 * rng.normal(size=400))[:, None]
-    state = KalmanState(np.zeros(7), 1, KalmanSettings(p0=2.0, **PLAIN))
+    state = KalmanLearner(np.zeros(7), 1, p0=2.0, **PLAIN)
     theta = np.zeros(7)
     never = np.full(400, -1)
     run_linear(theta, state, X, Y, never, codes.SQUARED_ERROR)
@@ -203,7 +204,7 @@ def test_outputs_without_target_teach_nothing():
 def test_an_outlier_moves_less_than_a_likely_error():
     moved = []
     for error in (1.0, 1e3):
-        state = KalmanState(np.zeros(3), 1, KalmanSettings(noise=0.5))
+        state = KalmanLearner(np.zeros(3), 1, noise=0.5)
         theta = np.zeros(3)
         state.update(theta, np.ones((1, 3)), np.zeros(1), np.array([error]), codes.SQUARED_ERROR)
         moved.append(np.abs(theta).max())
@@ -229,7 +230,7 @@ def test_forgetting_is_found(moves):
     truth = np.cumsum(0.3 * rng.normal(size=(n, d)), axis=0) if moves else np.tile(rng.normal(size=d), (n, 1))
     X = rng.normal(size=(n, d))
     Y = (np.sum(X * truth, axis=1) + 0.5 * rng.normal(size=n))[:, None]
-    state = KalmanState(np.zeros(d), 1)
+    state = KalmanLearner(np.zeros(d), 1)
     picks = np.where(np.arange(n) < 10, -1, (rng.random(n) * np.arange(n)).astype(np.int64))
     run_linear(np.zeros(d), state, X, Y, picks, codes.SQUARED_ERROR)
     assert steady(state) != moves
@@ -244,7 +245,7 @@ def test_forgetting_is_found(moves):
 def test_stays_positive(code, kind, forgetting):
     """100,000 samples with slopes and targets of any size, runs of the same one, outputs that do not count."""
     rng = np.random.default_rng(6)
-    state = KalmanState(np.repeat(np.arange(3), 4), 2, KalmanSettings(covariance=kind, forgetting=forgetting))
+    state = KalmanLearner(np.repeat(np.arange(3), 4), 2, covariance=kind, forgetting=forgetting)
     H = rng.normal(size=(50, 2, 12)) * 10.0 ** rng.uniform(-6, 4, size=(50, 1, 1))
     H[:10] = H[0]
     H[10:15, 1] = 0.0
@@ -280,7 +281,7 @@ def test_growth_keeps_what_was_known(kind):
     # a parameter into 5 and an output with three parameters are new; one into 6 is gone; order has changed
     origin = np.array([0, -1, 2, 1, 11, 10, 9, 8, 7, 6, 5, 4, 12, 13, 14, 15, -1, -1, -1])
     new_group = np.array([5] * 4 + [6] * 8 + [9] * 4 + [10] * 3)
-    new = state.changed(new_group, origin, np.array([0, 1, -1]))
+    new = state.moved(origin, new_group, np.array([0, 1, -1]))
     got, kept = new.covariance(), origin >= 0
     np.testing.assert_array_equal(got[np.ix_(kept, kept)], P[np.ix_(origin[kept], origin[kept])])
     np.testing.assert_array_equal(got[~kept][:, ~kept], 0.5 * np.eye(4))
@@ -293,10 +294,10 @@ def test_growth_keeps_what_was_known(kind):
 
 
 def test_full_becomes_decoupled_when_it_grows():
-    side = math.isqrt(FULL_COST)
-    state = KalmanState(np.arange(side) % 5, 1)
+    side = math.isqrt(LIMITS.full_covariance)
+    state = KalmanLearner(np.arange(side) % 5, 1)
     assert state.kind == "full"
-    new = state.changed(np.arange(side + 1) % 5, np.append(np.arange(side), -1), np.array([0]))
+    new = state.moved(np.append(np.arange(side), -1), np.arange(side + 1) % 5, np.array([0]))
     assert new.kind == "decoupled"
     assert len(new.filter.offset) == 5
     np.testing.assert_array_equal(new.covariance(), np.eye(side + 1))
@@ -305,7 +306,7 @@ def test_full_becomes_decoupled_when_it_grows():
 def test_a_pickled_copy_goes_on():
     rng = np.random.default_rng(8)
     samples = [(rng.normal(size=(1, 9)), rng.normal(size=1), rng.normal(size=1)) for _ in range(20)]
-    straight, state = np.zeros(9), KalmanState(np.repeat([0, 1, 2], 3), 1, KalmanSettings(covariance="decoupled"))
+    straight, state = np.zeros(9), KalmanLearner(np.repeat([0, 1, 2], 3), 1, covariance="decoupled")
     for i, sample in enumerate(samples):
         if i == 10:
             kept, again = straight.copy(), pickle.loads(pickle.dumps(state))

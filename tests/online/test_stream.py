@@ -296,7 +296,7 @@ def test_late_targets(learner):
     before = mesh.weights.copy()
     stream.learn([0.1, -0.2], delay=5)
     assert (mesh.weights != before).any()
-    with pytest.raises(MeshError, match="make the stream with delay=6"):
+    with pytest.raises(MeshError, match="delay=6"):
         stream.learn([0.1, -0.2], delay=6)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from meshnn.arrays import Array
 from meshnn.codes import INPUT_CUT
-from meshnn.online._base import mean_and_scale
+from meshnn.streaming.state import mean_and_scale
 from meshnn.online._experts import LARGEST, Expert, Tail
 from meshnn.online._judge import Judge
 
@@ -38,7 +38,7 @@ class _Net:
         self.c, n = t.n_clamped, t.n_neurons
         self.A = np.zeros((n, n))
         self.A[t.src, t.dst] = expert.mesh.weights
-        P = stream.learner.known.covariance()  # type: ignore[attr-defined]
+        P = stream.learner.covariance()  # type: ignore[attr-defined]
         D = np.zeros((count, n, n))
         D[:, t.src, t.dst] = rng.standard_normal((count, len(P))) @ _root(P).T
         c = self.c

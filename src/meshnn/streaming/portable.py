@@ -5,43 +5,28 @@ The mathematics is in `_core/portable.h`, which the core runs and `export/c/lear
 
 from __future__ import annotations
 
+import math
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import _core
-from meshnn.codes import (
-    ADVANCE,
-    BINARY_CROSS_ENTROPY,
-    CROSS_ENTROPY,
-    DERIVE,
-    LEARN,
-    LEFT_OUT,
-    PEEK,
-    SQUARED_ERROR,
-)
+from meshnn import codes as code
+from meshnn.arrays import Array, IntArray
 from meshnn.errors import MeshError
 from meshnn.export.c.learner import write_learner
 from meshnn.export.snapshot import write_snapshot
 from meshnn.parameters import Ties
+from meshnn.storage import Tree
 from meshnn.streaming.base import BaseStream
-from meshnn.streaming.portable_convert import into_stream, portable_from
+from meshnn.streaming.kalman import KalmanLearner
 from meshnn.streaming.portable_plan import blocks_of, new_portable_state, plan_portable, rule_of
 from meshnn.streaming.state import fill_arrays
 from meshnn.streaming.stream import Stream
 from meshnn.topology import Topology
 
-__all__ = ["KEPT", "PortableStream"]
-
-Array = NDArray[Any]
-F32 = NDArray[np.float32]
-I64 = NDArray[np.int64]
-Tree = dict[str, Any]
-#: The arrays that it remembers; the others are buffers.
-KEPT = ("theta", "s", "J", "first", "second", "P", "last", "noise", "memo", "x_moments", "y_moments", "clock")
-LOSSES = (SQUARED_ERROR, BINARY_CROSS_ENTROPY, CROSS_ENTROPY)
+__all__ = ["PortableStream"]
 
 
 class PortableStream(BaseStream):
@@ -49,13 +34,6 @@ class PortableStream(BaseStream):
 
     It has what `Stream` has for one stream with the exact influence and targets that come in time. The filter has one
     covariance, never learns from a sample twice, and takes classes by how far the right one exceeds the others.
-
-    Attributes
-    ----------
-    samples : int
-        Seen so far.
-    learned : int
-        Updates made.
 
     Examples
     --------
@@ -69,30 +47,25 @@ class PortableStream(BaseStream):
     True
     """
 
-    def __init__(self, topology: Topology, codes: I64, ties: Ties, values: Array, **shared: Any) -> None:
+    kept: ClassVar = ("theta", "s", "J", "first", "second", "P", "last", "noise", "memo", "x_moments", "y_moments",
+                      "clock")  # fmt: skip
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, topology: Topology, codes: IntArray, ties: Ties, values: Array, **shared: Any) -> None:
         super().__init__(topology, codes, ties, values, **shared)
-        if self.loss.code not in LOSSES:
-            raise MeshError(
-                "a portable stream knows the losses squared_error, binary_cross_entropy and cross_entropy, "
-                f"not {self.loss.name!r}"
-            )
+        if self.loss.code not in (code.SQUARED_ERROR, code.BINARY_CROSS_ENTROPY, code.CROSS_ENTROPY):
+            names = "squared_error, binary_cross_entropy and cross_entropy"
+            raise MeshError(f"a portable stream knows the losses {names}, not {self.loss.name!r}")
         self.net = plan_portable(self)
         self.rule = rule_of(self.learner)
         self.room = new_portable_state(self)
         self._bind()
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float32."""
-        return np.dtype(np.float32)
-
-    def jacobian(self) -> F32:
+    def jacobian(self) -> Array:
         """Derivative of every output of the last sample by every parameter `(1, n_outputs, n_parameters)`."""
-        C = self.topology.n_outputs
-        found: F32 = self.influences()[: self.ties.n_parameters, -C:].T[None].copy()
-        return found
+        return self.influences()[: self.ties.n_parameters, -self.topology.n_outputs :].T[None].copy()
 
-    def influences(self) -> F32:
+    def influences(self) -> Array:
         """Derivative of every neuron by every weight `(n_weights, n_neurons)`; 0 for fixed ones."""
         found = np.zeros((self.ties.n_numbers, self.topology.n_neurons), np.float32)
         for members, rows, place in blocks_of(self.net):
@@ -110,19 +83,19 @@ class PortableStream(BaseStream):
     @property
     def left_out(self) -> int:
         """Updates that were not made, because they were not finite."""
-        return int(self.room.clock[LEFT_OUT])
+        return int(self.room.clock[code.LEFT_OUT])
 
     @property
-    def state(self) -> F32:
+    def state(self) -> Array:
         """States of all neurons `(n_neurons,)`; may be set."""
         return np.asarray(self.room.s)
 
     @property
-    def parameters(self) -> F32:
+    def parameters(self) -> Array:
         """`(n_parameters,)` as learned so far; a copy."""
         return np.array(self.room.theta[: self.ties.n_parameters])
 
-    def covariance(self) -> F32:
+    def covariance(self) -> Array:
         """All of P `(n_parameters, n_parameters)`, of a filter."""
         if not self.learner.filters:
             raise MeshError(f'a covariance is known to learner="ekf" only, not to {self.learner.name!r}')
@@ -131,14 +104,9 @@ class PortableStream(BaseStream):
         upper[np.triu_indices(n)] = self.room.P
         return upper + np.triu(upper, 1).T
 
-    def reset(self) -> None:
-        """Forget the states and their influences; what was learned stays."""
-        self.room.s[self.topology.n_clamped :] = 0
-        self.room.J[:] = 0
-
     def to_tree(self) -> Tree:
         """All that it remembers, as plain arrays."""
-        return {name: getattr(self.room, name).copy() for name in KEPT}
+        return self._remembered()
 
     def restore(self, tree: Tree) -> None:
         """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
@@ -147,7 +115,7 @@ class PortableStream(BaseStream):
         # the samples, q and a mean square of a filter; or powers of Adam's betas
         most = max(self.room.memo[1], self.rule[11]) * 1.001
         limits["memo"] = (0.0, np.array([2.0**53, most, 1e38]) if self.learner.filters else 1.0)
-        fill_arrays({name: getattr(self.room, name) for name in KEPT}, tree, limits)
+        fill_arrays({name: getattr(self.room, name) for name in self.kept}, tree, limits)
         self._given[:] = self.room.theta
 
     @classmethod
@@ -172,11 +140,59 @@ class PortableStream(BaseStream):
         >>> PortableStream.from_stream(stream).samples
         1
         """
-        return portable_from(stream)
+        if (stream.n_streams, stream.method, stream.delay) != (1, "exact", 0):
+            raise MeshError(
+                'a portable stream is one (n_streams=1), exact (method="exact") and learns in time (delay=0); '
+                f"this one has n_streams={stream.n_streams}, method={stream.method!r}, delay={stream.delay}"
+            )
+        found = cls(
+            stream.topology, stream.codes, stream.ties, stream.values.astype(np.float32), loss=stream.loss.name,
+            learner=stream.learner, ticks_per_sample=stream.ticks_per_sample, memory=stream.memory, scale=stream.scale,
+        )  # fmt: skip
+        room, old, learner = found.room, stream.room, stream.learner
+        whole = np.zeros((stream.ties.n_numbers, stream.topology.n_neurons))
+        np.add.at(whole, stream.ties.number, stream.influences())
+        found.set_influences(whole)
+        room.s[:], room.clock[:] = old.s[0], old.clock[: len(room.clock)]
+        room.x_moments[:], room.y_moments[:] = old.x_moments.ravel(), old.y_moments.ravel()
+        if isinstance(learner, KalmanLearner):
+            memo, C = learner.filter.memo, stream.topology.n_outputs
+            room.P[:] = learner.covariance()[np.triu_indices(stream.ties.n_parameters)]
+            room.memo[:] = memo[code.SAMPLES], math.exp(memo[code.LOG_Q]), memo[code.MEAN_SQUARE]
+            room.noise[:], room.last[:] = memo[code.NOISE : code.NOISE + C], memo[code.NOISE + C :]
+        else:
+            m = learner.moments
+            room.first[:] = m.first
+            if learner.name == "adam":
+                room.second[:] = m.second
+                room.memo[:2] = m.beta1**stream.learned, m.beta2**stream.learned
+        for name in cls.kept:
+            if not np.isfinite(getattr(room, name)).all():
+                raise MeshError(f"{name} of the stream has numbers that float32 does not hold; scale the data before")
+        return found
 
     def into_stream(self, stream: Stream) -> None:
-        """The inverse of `from_stream`: let a stream of the same net go on where this one is."""
-        into_stream(self, stream)
+        """The inverse of `from_stream`: let a stream go on from here; of tied parameters influences begin anew."""
+        room, old, learner, N = self.room, stream.room, stream.learner, stream.ties.n_parameters
+        if self.learner.name != learner.name or self.scale != stream.scale:
+            raise MeshError(f"the stream learns by {learner.name!r}, what is to go on in it by {self.learner.name!r}")
+        stream.values[:N] = stream._given[:N] = room.theta[:N]
+        stream.refresh()
+        nothing = np.zeros((stream.topology.n_edges, stream.topology.n_neurons))
+        stream.set_influences(self.influences() if stream.ties.plain else nothing)
+        old.s[0], old.clock[: len(room.clock)] = room.s, room.clock
+        old.x_moments[:] = room.x_moments.reshape(old.x_moments.shape)
+        old.y_moments[:] = room.y_moments.reshape(old.y_moments.shape)
+        if isinstance(learner, KalmanLearner):
+            memo, C, (samples, q, square) = learner.filter.memo, stream.topology.n_outputs, room.memo
+            learner.set_covariance(self.covariance().astype(np.float64))
+            memo[code.SAMPLES], memo[code.MEAN_SQUARE] = samples, square
+            memo[code.LOG_Q] = math.log(q) if q > 0 else -math.inf
+            memo[code.NOISE : code.NOISE + C], memo[code.NOISE + C :] = room.noise, room.last
+        else:
+            learner.moments.first[:] = room.first
+            if room.second.size:
+                learner.moments.second[:] = room.second
 
     def to_bytes(self, everything: bool = False) -> bytes:
         """Return what its C learner would save here, for `net_restore` and `meshnn.export.snapshot.import_snapshot`.
@@ -218,7 +234,7 @@ class PortableStream(BaseStream):
         self.room.theta[:] = self._given
 
     def _call(self, mode: int, X: Array, Y: Array, delay: int, out: Array) -> None:
-        runs, learns = mode & (ADVANCE | PEEK), mode & (LEARN | DERIVE)
+        runs, learns = mode & (code.ADVANCE | code.PEEK), mode & (code.LEARN | code.DERIVE)
         net, state = self._structs
         X, Y, out = (part[:, 0] for part in (X, Y, out))
         try:
@@ -226,5 +242,5 @@ class PortableStream(BaseStream):
                 net, state, self.rule, mode, X if runs else None, Y if learns else None, out if runs else None
             )
         finally:
-            if mode & LEARN:
+            if mode & code.LEARN:
                 self._given[:] = self.room.theta

@@ -1,76 +1,19 @@
-"""A stream in float32 from one in float64, and back."""
+"""A trained model as a portable stream."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from meshnn.codes import (
-    LOG_Q,
-    MEAN,
-    MEAN_SQUARE,
-    MEMO_Q,
-    MEMO_SAMPLES,
-    MEMO_SQUARE,
-    MOMENT_ROWS,
-    NOISE,
-    SAMPLES,
-    VARIANCE,
-)
+from meshnn.arrays import Array
+from meshnn.codes import MEAN, MEMO_SAMPLES, MOMENT_COUNT, MOMENT_ROWS, VARIANCE
 from meshnn.errors import MeshError
-from meshnn.streaming.kalman import FULL_COST
-from meshnn.streaming.learners import KalmanLearner
+from meshnn.streaming.portable import PortableStream
+from meshnn.streaming.state import LIMITS
 from meshnn.streaming.stream import Stream
 
-if TYPE_CHECKING:
-    from meshnn.streaming.portable import PortableStream
-
-__all__ = ["into_stream", "portable_from", "portable_of"]
-
-#: Share of the first variance that trained parameters have, if nothing else is known of them.
-TRAINED = 0.01
-
-
-def portable_from(stream: Stream) -> PortableStream:
-    """Where a stream is, in float32."""
-    from meshnn.streaming.portable import PortableStream
-
-    if stream.n_streams != 1 or stream.hops is not None or stream.delay:
-        raise MeshError(
-            'a portable stream is one (n_streams=1), exact (method="exact") and learns in time (delay=0); '
-            f"this one has n_streams={stream.n_streams}, method={stream.method!r}, delay={stream.delay}"
-        )
-    found = PortableStream(
-        stream.topology, stream.codes, stream.ties, stream.values.astype(np.float32), loss=stream.loss.name,
-        learner=stream.learner, ticks_per_sample=stream.ticks_per_sample, memory=stream.memory, scale=stream.scale,
-    )  # fmt: skip
-    room, old, learner = found.room, stream.room, stream.learner
-    room.s[:] = old.s[0]
-    whole = np.zeros((stream.ties.n_numbers, stream.topology.n_neurons))
-    np.add.at(whole, stream.ties.number, stream.influences())
-    found.set_influences(whole)
-    room.x_moments[:] = old.x_moments.ravel()
-    room.y_moments[:] = old.y_moments.ravel()
-    room.clock[:] = old.clock[: len(room.clock)]
-    if isinstance(learner, KalmanLearner):
-        memo, C = learner.filter.memo, stream.topology.n_outputs
-        room.P[:] = learner.known.covariance()[np.triu_indices(stream.ties.n_parameters)]
-        room.memo[:] = memo[SAMPLES], math.exp(memo[LOG_Q]), memo[MEAN_SQUARE]
-        room.noise[:] = memo[NOISE : NOISE + C]
-        room.last[:] = memo[NOISE + C :]
-    else:
-        m = learner.moments
-        room.first[:] = m.first
-        if learner.name == "adam":
-            room.second[:] = m.second
-            room.memo[:2] = m.beta1**stream.learned, m.beta2**stream.learned
-    for name in ("theta", "s", "J", "first", "second", "P", "last", "noise", "memo", "x_moments", "y_moments"):
-        if not np.isfinite(getattr(room, name)).all():
-            raise MeshError(f"{name} of the stream has numbers that float32 does not hold; scale the data before")
-    return found
+__all__ = ["portable_of"]
 
 
 def portable_of(model: Any, learner: str | None = None, **settings: Any) -> PortableStream:
@@ -91,7 +34,7 @@ def portable_of(model: Any, learner: str | None = None, **settings: Any) -> Port
     stream = getattr(model, "stream_", None)
     if isinstance(stream, Stream):
         if not settings and learner in (None, stream.learner.name):
-            return portable_from(stream)
+            return PortableStream.from_stream(stream)
         mesh, moments = model.mesh_, (stream.room.x_moments, stream.room.y_moments)
         chosen = {"memory": stream.memory, "ticks_per_sample": stream.ticks_per_sample, "scale": stream.scale}
         loss = stream.loss.name
@@ -117,7 +60,7 @@ def portable_of(model: Any, learner: str | None = None, **settings: Any) -> Port
 
 def _suiting(mesh: Any) -> str:
     """The learner of a net that has none yet."""
-    return "ekf" if mesh.n_parameters**2 <= FULL_COST else "adam"
+    return "ekf" if mesh.n_parameters**2 <= LIMITS.full_covariance else "adam"
 
 
 def _in_time(model: Any) -> dict[str, Any]:
@@ -142,44 +85,17 @@ def _detached(stream: PortableStream) -> PortableStream:
 def _trust(found: PortableStream, known: Any) -> None:
     """A filter that knows what training has found: the covariance of the parameters and the noise, if there is one."""
     n = found.ties.n_parameters
-    P = np.eye(n) * TRAINED * np.float64(found.room.P[0])
+    P = np.eye(n) * LIMITS.trained * np.float64(found.room.P[0])
     if hasattr(known, "root"):
         P[np.ix_(known.live, known.live)] = known.noise.mean() * (known.root.T @ known.root)
         found.room.noise[:] = np.maximum(known.noise, found.rule[8])
-        found.room.memo[MEMO_SAMPLES] = 100  # the noise is known that well
+        found.room.memo[MEMO_SAMPLES] = LIMITS.noise_samples  # the noise is known that well
     found.room.P[:] = P[np.triu_indices(n)]
 
 
-def _as_moments(mean: Any, scale: Any) -> NDArray[np.float64]:
+def _as_moments(mean: Any, scale: Any) -> Array:
     """Of numbers of which as many were seen as count in the long run."""
     found = np.zeros((MOMENT_ROWS, len(mean)))
-    found[0] = 2000.0
+    found[MOMENT_COUNT] = LIMITS.trained_samples
     found[MEAN], found[VARIANCE] = mean, np.square(scale)
     return found
-
-
-def into_stream(found: PortableStream, stream: Stream) -> None:
-    """Let a stream of the same net go on where the portable one is; of tied parameters influences begin anew."""
-    room, old, learner, N = found.room, stream.room, stream.learner, stream.ties.n_parameters
-    if found.learner.name != learner.name or found.scale != stream.scale:
-        raise MeshError(f"the stream learns by {learner.name!r}, what is to go on in it by {found.learner.name!r}")
-    stream.values[:N] = room.theta[:N]
-    stream._given[:N] = stream.values[:N]
-    stream.refresh()
-    old.s[0] = room.s
-    nothing = np.zeros((stream.topology.n_edges, stream.topology.n_neurons))
-    stream.set_influences(found.influences() if stream.ties.plain else nothing)
-    old.x_moments[:] = room.x_moments.reshape(old.x_moments.shape)
-    old.y_moments[:] = room.y_moments.reshape(old.y_moments.shape)
-    old.clock[: len(room.clock)] = room.clock
-    if isinstance(learner, KalmanLearner):
-        memo, C = learner.filter.memo, stream.topology.n_outputs
-        learner.known.set_covariance(found.covariance().astype(np.float64))
-        memo[SAMPLES], memo[MEAN_SQUARE] = room.memo[MEMO_SAMPLES], room.memo[MEMO_SQUARE]
-        memo[LOG_Q] = math.log(room.memo[MEMO_Q]) if room.memo[MEMO_Q] > 0 else -math.inf
-        memo[NOISE : NOISE + C] = room.noise
-        memo[NOISE + C :] = room.last
-    else:
-        learner.moments.first[:] = room.first
-        if room.second.size:
-            learner.moments.second[:] = room.second
