@@ -14,9 +14,6 @@ from meshnn.online.forecaster import MeshForecaster
 
 __all__ = ["BackTest", "back_test"]
 
-#: Points of the past that are tried at most, and values that are seen before the first.
-ORIGINS, FIRST = 50, 10
-
 
 @dataclass(frozen=True)
 class BackTest:
@@ -57,7 +54,7 @@ def _means(values: Array) -> Array:
 
 
 def back_test(
-    model: MeshForecaster, y: Array, horizon: int, level: float = 0.9, origins: int = ORIGINS,
+    model: MeshForecaster, y: Array, horizon: int, level: float = 0.9, origins: int = 50,
     told: Callable[[int, int], None] | None = None, X: Sequence[Mapping[Any, float]] | None = None,
 ) -> BackTest:  # fmt: skip
     """Let a model learn a series, and forecast it from points in its second half on the way.
@@ -97,9 +94,10 @@ def back_test(
 
 def _points(n: int, horizon: int, most: int) -> IntArray:
     """In the second half; those that leave a whole horizon, if there are any."""
-    first = max(n // 2, FIRST)
+    least = 10  # values before the first
+    first = max(n // 2, least)
     last = max(n - horizon, min(first + (n - first) // 2, n - 1))
-    if most == 0 or first > last or n <= FIRST:
+    if most == 0 or first > last or n <= least:
         return np.zeros(0, dtype=np.int64)
     return np.unique(np.linspace(first, last, min(most, last - first + 1)).round().astype(np.int64))
 

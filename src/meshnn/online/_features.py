@@ -6,6 +6,7 @@ import math
 import numbers
 import struct
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from meshnn.arrays import Array
 from meshnn.errors import DataError
 
-__all__ = ["Features"]
+__all__ = ["Features", "as_number", "frame_rows"]
 
 
 class Features:
@@ -41,7 +42,11 @@ class Features:
     def missing(self, x: Any) -> list[Hashable]:
         """Features of a sample that were not met before; all of the sample is checked first."""
         self.check(x)
-        return _in_order(name for name in x if name not in self._place)
+        new = [name for name in x if name not in self._place]
+        try:
+            return sorted(new)
+        except TypeError:  # names of several types
+            return sorted(new, key=lambda name: (type(name).__qualname__, repr(name)))
 
     def with_(self, names: Iterable[Hashable]) -> Features:
         """These and more, which have the next places."""
@@ -84,38 +89,38 @@ class Features:
                 "for a DataFrame use learn_many and predict_many, for an array dict(enumerate(row))"
             )
         for name, value in x.items():
-            _check_number(name, value)
+            as_number(f"feature {name!r}", value, "leave it out where it is missing, one-hot encode texts")
 
 
-def _in_order(names: Iterable[Hashable]) -> list[Hashable]:
-    """Names of any types in an order that is always the same."""
-    found = list(names)
-    try:
-        return sorted(found)  # type: ignore[type-var]
-    except TypeError:
-        return sorted(found, key=lambda name: (type(name).__qualname__, repr(name)))
-
-
-def _check_number(name: Hashable, value: Any) -> None:
-    if value is None:
-        raise DataError(f"feature {name!r} is None; leave it out of the dictionary where it is missing")
-    number = None
+def as_number(what: str, value: Any, advice: str) -> float:
+    """Return the value as a float, if it is one finite number; `what` names it in the error."""
+    if type(value) is float and math.isfinite(value):
+        return value
+    number = math.nan
     if isinstance(value, (numbers.Real, np.bool_)) or (hasattr(value, "__float__") and np.ndim(value) == 0):
-        try:
+        with suppress(TypeError, ValueError, OverflowError):
             number = float(value)
-        except OverflowError:
-            number = math.inf
-        except (TypeError, ValueError):
-            pass
-    if number is None:
-        what = f"the text {value!r}" if isinstance(value, str) else f"of type {type(value).__name__}"
-        raise DataError(
-            f"feature {name!r} is {what}, not a number; encode it (river: preprocessing.OneHotEncoder() | model; "
-            f"or the feature {f'{name}={value}'!r} with the value 1), or leave it out"
-        )
     if not math.isfinite(number):
-        shown = value if isinstance(value, float) else "too large for a number of 64 bits"
-        raise DataError(
-            f"feature {name!r} is {shown}; leave it out of the dictionary where it is missing (it then counts as its "
-            "mean), or impute it"
-        )
+        shown = repr(value) if isinstance(value, (str, float)) or value is None else f"of type {type(value).__name__}"
+        raise DataError(f"{what} is {shown[:80]}, expected a finite number; {advice}")
+    return number
+
+
+def frame_rows(X: Any) -> list[dict[Any, Any]]:
+    """Return one dictionary per row of a DataFrame, without what is missing; all of them are checked."""
+    if not hasattr(X, "columns") or not hasattr(X, "itertuples"):
+        raise DataError(f"X must be a DataFrame, got {type(X).__name__}; for single samples use the ..._one methods")
+    names = list(X.columns)
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"X has several columns {twice!r}; give them names of their own")
+    of_numbers = all(kind.kind in "biuf" for kind in X.dtypes)
+    values = X.to_numpy(dtype=float, na_value=np.nan) if of_numbers else X.to_numpy(dtype=object)
+    found = [
+        {name: v for name, v, missing in zip(names, row, gone, strict=True) if not missing}
+        for row, gone in zip(values.tolist(), X.isna().to_numpy().tolist(), strict=True)
+    ]
+    if not of_numbers or np.isinf(values).any():
+        for row in found:
+            Features().check(row)
+    return found

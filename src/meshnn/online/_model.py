@@ -66,10 +66,7 @@ def as_label(y: Any) -> Hashable:
     try:
         hash(y)
     except TypeError:
-        raise DataError(
-            f"the label {y!r} is of type {type(y).__name__}, which cannot be a key; a label is a text, a number, a "
-            "truth value or a tuple of these"
-        ) from None
+        raise DataError(f"the label {y!r} is of type {type(y).__name__}; take a text, a number or a tuple") from None
     found: Hashable = y.item() if isinstance(y, (np.bool_, np.number, np.str_)) else y
     # NaN, NaT and pandas' NA are not equal to themselves, or cannot be compared
     missing = type(found).__name__ in ("NAType", "NaTType") or (isinstance(y, np.datetime64) and np.isnat(y))
@@ -80,33 +77,22 @@ def as_label(y: Any) -> Hashable:
 
 def to_plain(values: Iterable[Hashable], what: str) -> list[Any]:
     """Return names or labels for a tree of `meshnn.storage`: tuples become lists, which no label can be."""
-    return [_plain(value, what) for value in values]
-
-
-def _plain(value: Any, what: str) -> Any:
-    if isinstance(value, (np.bool_, np.number)):
-        value = value.item()
-    if isinstance(value, tuple):
-        return [_plain(item, what) for item in value]
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    raise FileError(
-        f"the {what} {value!r} is of type {type(value).__name__}, and files hold texts, numbers, truth values and "
-        "tuples of these only; use such, or pickle the model"
-    )
+    return [_exchanged(value, what, tuple, list) for value in values]
 
 
 def from_plain(values: Any, what: str) -> list[Any]:
     """Return what `to_plain` made plain; each is there once."""
-    found = [_restored(value, what) for value in values] if isinstance(values, list) else None
+    found = [_exchanged(value, what, list, tuple) for value in values] if isinstance(values, list) else None
     if found is None or len(set(found)) != len(found) or any(value != value for value in found):
         raise FileError(f"the stored {what}s are not a list of different ones")
     return found
 
 
-def _restored(value: Any, what: str) -> Any:
-    if isinstance(value, list):
-        return tuple(_restored(item, what) for item in value)
+def _exchanged(value: Any, what: str, old: type, new: type) -> Any:
+    value = value.item() if isinstance(value, (np.bool_, np.number)) else value
+    if isinstance(value, old):
+        return new(_exchanged(item, what, old, new) for item in value)
     if value is None or isinstance(value, (str, int, float)):
         return value
-    raise FileError(f"a stored {what} is of type {type(value).__name__}")
+    kinds = "texts, numbers, truth values and tuples of these"
+    raise FileError(f"the {what} {value!r} is of type {type(value).__name__}; files hold {kinds}, so pickle the model")

@@ -5,15 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from meshnn.arrays import Array
+from meshnn.online._tuning import TUNING
 
 __all__ = ["find_season", "is_time_to_look"]
-
-#: A peak must be this high, and this many standard errors of white noise.
-LEAST, ERRORS = 0.25, 2.2
-#: A shorter season is taken if its peak is this share of the highest: multiples of a season have peaks, too.
-ALMOST = 0.85
-#: Values after which a season is looked for: these, and twice, four times, ... as many.
-FIRST, LAST = (24, 36), 1536
 
 
 def is_time_to_look(count: int) -> bool:
@@ -22,7 +16,8 @@ def is_time_to_look(count: int) -> bool:
     >>> [n for n in range(400) if is_time_to_look(n)]
     [24, 36, 48, 72, 96, 144, 192, 288, 384]
     """
-    return count <= LAST and any(count >= k and count % k == 0 and (count // k).bit_count() == 1 for k in FIRST)
+    times = 24, 36  # and twice, four times, ... as many
+    return count <= TUNING.kept and any(count % k == 0 and (count // k).bit_count() == 1 for k in times)
 
 
 def find_season(y: Array) -> int | None:
@@ -50,8 +45,9 @@ def find_season(y: Array) -> int | None:
     products = np.fft.irfft(power, size)[: most + 2]
     r = products / products[0]
     inner = r[2:-1]
-    peaks = 2 + np.flatnonzero((inner > r[1:-2]) & (inner >= r[3:]) & (inner > max(LEAST, ERRORS / np.sqrt(n))))
+    least = max(0.25, 2.2 / np.sqrt(n))  # some standard errors of white noise
+    peaks = 2 + np.flatnonzero((inner > r[1:-2]) & (inner >= r[3:]) & (inner > least))
     if not peaks.size:
         return None
-    good = peaks[r[peaks] >= ALMOST * r[peaks].max()]
-    return int(good[0])
+    # multiples of a season have peaks, too: the shortest that is almost as high as the highest
+    return int(peaks[r[peaks] >= 0.85 * r[peaks].max()][0])

@@ -13,6 +13,7 @@ from meshnn.arrays import Array
 from meshnn.errors import FileError
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.online._base import StreamModel
+from meshnn.online._features import frame_rows
 from meshnn.online._model import as_label, from_plain, to_plain
 from meshnn.storage import Tree
 
@@ -69,7 +70,7 @@ class MeshStreamClassifier(StreamModel):
 
     @property
     def _loss(self) -> str:
-        # one output for two classes; an output for each of more
+        # two classes have one output, the logit of the first; more have one each
         return "binary_cross_entropy" if len(self.classes_) <= 2 else "cross_entropy"
 
     @property
@@ -122,9 +123,7 @@ class MeshStreamClassifier(StreamModel):
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Any, float]:
         """The probability of each class so far; nothing is learned or remembered."""
         found = self._outputs_of(x)
-        if found is None:
-            return {}
-        return dict(zip(self.classes_, self._probabilities(found), strict=True))
+        return {} if found is None else dict(zip(self.classes_, self._probabilities(found), strict=True))
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Any:
         """The class that is most likely; None before any was learned."""
@@ -143,14 +142,15 @@ class MeshStreamClassifier(StreamModel):
             p = 0.5 * (1.0 + math.tanh(0.5 * out[0]))
             return [p, 1.0 - p]
         powers = np.exp(out - out.max())
-        found: list[float] = (powers / powers.sum()).tolist()
-        return found
+        return list((powers / powers.sum()).tolist())
 
     def predict_proba_many(self, X: Any) -> Any:
         """Return the probabilities of the rows of a DataFrame, one column per class."""
-        from meshnn.online._frames import probabilities
+        import pandas as pd
 
-        return probabilities(X, self.predict_proba_one, self.classes_)
+        found = [list(self.predict_proba_one(x).values()) for x in frame_rows(X)]
+        names = pd.Index(self.classes_, dtype=object, tupleize_cols=False)
+        return pd.DataFrame(found, index=X.index, columns=names, dtype=float)
 
     def _check_target(self, y: Any) -> None:
         as_label(y)

@@ -122,8 +122,9 @@ def fill_arrays(into: Mapping[str, Array], stored: Any, limits: Mapping[str, tup
         most = np.finfo(np.float64).max
         low, high = limits.get(name, (-most, most) if array.dtype.kind == "f" else (0, 2.0**62))
         checked = (given[:RANDOM] if name == "clock" else given).astype(np.float64)
-        # inputs that were missing are NaN, and influences may have overflowed
-        free = name in ("J", "past_derivatives", "last_x", "replay_x", "replay_y") and name not in limits
+        # inputs and forecasts that are missing are NaN, and influences may have overflowed
+        not_finite = ("J", "past_derivatives", "last_x", "replay_x", "replay_y", "pending")
+        free = name in not_finite and name not in limits
         if not free and not ((checked >= low) & (checked <= high)).all():
             raise FileError(f"the stored {name} has numbers that no stream holds")
     for name, array in into.items():
