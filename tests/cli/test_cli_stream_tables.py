@@ -353,9 +353,11 @@ def test_scores_of_values():
 
 
 def test_the_curve_has_few_points_whatever_the_pieces(monkeypatch):
+    from dataclasses import replace
+
     from meshnn.online import scores as module
 
-    monkeypatch.setattr(module, "MOST", 16)
+    monkeypatch.setattr(module, "TUNING", replace(module.TUNING, curve_points=16))
     rng = np.random.default_rng(2)
     n = 3000
     y, p = rng.standard_normal(n), rng.standard_normal(n)

@@ -188,19 +188,19 @@ class Expert:
         return self.follow(*past, horizon, features, step)
 
     def follow(self, z: Array, w: Array, horizon: int, features: Array | None, step: Any) -> Array:
-        """Return the next z `(..., horizon)` after these `(..., depth)`, of paths beside each other, if there are any.
+        """Return the next z `(horizon, ...)` after these `(depth, ...)`, of one path or many beside each other.
 
         `step` gives the next value from its base, the w that the net looks at, rows of features and its number.
         """
-        depth = z.shape[-1]
-        zs, ws = (np.concatenate([a, np.empty((*a.shape[:-1], horizon))], axis=-1) for a in (z, w))
+        depth = len(z)
+        zs, ws = (np.concatenate([past, np.empty((horizon, *past.shape[1:]))]) for past in (z, w))
         past = 0 if features is None else len(features) - horizon
         for k in range(depth, depth + horizon):
-            base = self.base(lambda steps, k=k: zs[..., k - steps])
+            base = self.base(lambda steps, k=k: zs[k - steps])
             seen = None if features is None else features[: past + k - depth + 1]
-            zs[..., k] = step(base, ws[..., k - self.lags], seen, k - depth)
-            ws[..., k] = zs[..., k] - base
-        return zs[..., depth:]
+            zs[k] = step(base, ws[k - self.lags], seen, k - depth)
+            ws[k] = zs[k] - base
+        return zs[depth:]
 
     def values(self, z: Any) -> Any:
         """In the units of the series."""

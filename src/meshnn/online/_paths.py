@@ -39,7 +39,7 @@ class _Net:
         c = self.c
         self.d_direct, self.d_read = D[:, :c, -1].copy(), D[:, c:-1, -1].copy()
         self.d_hidden = D[:, :c, c:-1].copy()
-        self.x_moments = stream.room.x_moments
+        self.x_mean, self.x_scale = mean_and_scale(stream.room.x_moments)
         y_mean, y_scale = mean_and_scale(stream.room.y_moments)
         self.y_mean, self.y_scale = float(y_mean[0]), float(y_scale[0])
         self.noise = float(np.sqrt(stream.learner.noise[0])) * self.y_scale
@@ -47,7 +47,7 @@ class _Net:
     def __call__(self, rows: Array) -> Array:
         """Outputs `(count,)` for rows `(count, n_inputs)`."""
         c, A = self.c, self.A
-        x = np.concatenate([standardised(rows, self.x_moments, INPUT_CUT), np.ones((len(rows), 1))], axis=1)
+        x = np.concatenate([standardised(rows, self.x_mean, self.x_scale, INPUT_CUT), np.ones((len(rows), 1))], axis=1)
         a = np.tanh(x @ A[:c, c:-1])
         out = x @ A[:c, -1] + a @ A[c:-1, -1]
         slope = (1.0 - a * a) * A[c:-1, -1]
@@ -83,14 +83,15 @@ def draw_paths(
     def step(base: Any, w: Array, features: Array | None, k: int) -> Array:
         value = base + drawn[:, k]
         if net is not None:
+            rows = np.ascontiguousarray(w.T)
             if features is not None:
                 seen = expert.change(features)
-                w = np.concatenate([w, np.broadcast_to(seen, (count, len(seen)))], axis=1)
-            value = value + net(w)
+                rows = np.concatenate([rows, np.broadcast_to(seen, (count, len(seen)))], axis=1)
+            value = value + net(rows)
         return np.clip(value, *bounds)
 
-    past = [np.tile(tail.last(expert.depth), (count, 1)) for tail in (z, expert.w)]
-    return np.asarray(expert.values(expert.follow(*past, horizon, features, step)))
+    past = [np.repeat(tail.last(expert.depth)[:, None], count, axis=1) for tail in (z, expert.w)]
+    return np.ascontiguousarray(expert.values(expert.follow(*past, horizon, features, step)).T)
 
 
 def draw_all(

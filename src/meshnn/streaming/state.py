@@ -97,9 +97,8 @@ def mean_and_scale(moments: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, np.where(deviation > ROUNDING_SHARE * np.abs(mean), deviation, np.inf)
 
 
-def standardised(values: Array, moments: FloatArray, cut: float) -> Array:
+def standardised(values: Array, mean: FloatArray, scale: FloatArray, cut: float) -> Array:
     """Return rows of numbers as the net sees them; a missing one counts as its mean."""
-    mean, scale = mean_and_scale(moments)
     with np.errstate(over="ignore", invalid="ignore"):
         found = np.clip((values - mean) / scale, -cut, cut)
     return np.where(np.isfinite(found), found, 0.0)

@@ -20,7 +20,7 @@ from meshnn.streaming.explanation import StreamExplanation
 from meshnn.streaming.growth import Growth, moved_influences, row_slices
 from meshnn.streaming.kalman import KalmanLearner
 from meshnn.streaming.learners import AdamLearner, Learner, SgdLearner
-from meshnn.streaming.state import Workspace, fill_arrays, new_state, standardised
+from meshnn.streaming.state import Workspace, fill_arrays, mean_and_scale, new_state, standardised
 from meshnn.topology import Topology
 
 if TYPE_CHECKING:
@@ -133,7 +133,10 @@ class Stream(BaseStream):
     def scaled(self, X: Array, Y: Array) -> tuple[Array, Array]:
         """Samples (T, n_inputs) and targets (T, m) as the net sees them by the moments of now."""
         moments = (self.room.x_moments, code.INPUT_CUT), (self.room.y_moments, code.TARGET_CUT)
-        X, Y = (standardised(v, m, cut) if m.shape[1] else v for v, (m, cut) in zip((X, Y), moments, strict=True))
+        X, Y = (
+            standardised(v, *mean_and_scale(m), cut) if m.shape[1] else v
+            for v, (m, cut) in zip((X, Y), moments, strict=True)
+        )
         return X, Y
 
     @property
