@@ -397,7 +397,7 @@ class Mesh(Net):
         )  # fmt: skip
 
     def _learner(self) -> PortableStream:
-        from meshnn.streaming.portable_convert import portable_of
+        from meshnn.streaming.portable import portable_of
 
         return portable_of(self)
 

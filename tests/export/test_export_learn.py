@@ -13,8 +13,7 @@ from meshnn.errors import DataError, MeshError
 from meshnn.export import CLearner
 from meshnn.export.c.learner import learner_header
 from meshnn.export.snapshot import import_snapshot, read_snapshot
-from meshnn.streaming.portable import PortableStream
-from meshnn.streaming.portable_convert import portable_of
+from meshnn.streaming.portable import PortableStream, portable_of
 
 COMPILERS = [
     ("gcc", "-std=c99 -O2"),

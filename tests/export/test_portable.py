@@ -9,8 +9,7 @@ import pytest
 import boards
 from meshnn import Mesh, MeshClassifier, MeshRegressor, MeshStreamClassifier, MeshStreamRegressor, Topology
 from meshnn.errors import DataError, FileError, MeshError
-from meshnn.streaming.portable import PortableStream
-from meshnn.streaming.portable_convert import portable_of
+from meshnn.streaming.portable import PortableStream, portable_of
 
 PLAIN = {"forgetting": 0.0, "noise": 0.3, "tails": 0.0}
 

@@ -11,10 +11,8 @@ import meshnn
 from meshnn import MeshForecaster
 from meshnn.errors import DataError, MeshError
 from meshnn.online._backtest import back_test
-from meshnn.online._experts import Expert, ExpertView, Tail, views
 from meshnn.online._judge import Judge, mean_of
-from meshnn.online._paths import _Net, draw_paths, weighted_quantiles
-from meshnn.online._season import find_season
+from meshnn.online._paths import _Net
 
 RNG = np.random.default_rng(0)
 SMALL = {"hidden": 2, "lags": 3}
@@ -314,48 +312,6 @@ def test_a_back_test_sees_what_was_known():
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def test_seasons():
-    t = np.arange(200)
-    assert find_season(np.sin(2 * np.pi * t / 7) + 0.1 * RNG.standard_normal(200)) == 7
-    assert find_season(np.tile([1.0, 5.0, 2.0, 2.0], 20) + np.arange(80)) == 4
-    assert find_season(RNG.standard_normal(200).cumsum()) is None
-    assert find_season(np.ones(50)) is None
-    assert find_season(np.sin(2 * np.pi * t[:20] / 12)) is None  # not seen often enough
-
-
-def test_a_tail_holds_the_last_values():
-    tail = Tail(4)
-    assert np.isnan(tail.last(4)).all()
-    for k in range(30):
-        tail.append(float(k))
-        assert tail.back(1) == k
-        np.testing.assert_array_equal(tail.last(4)[max(3 - k, 0) :], np.arange(max(k - 3, 0), k + 1))
-
-
-def test_bases_are_undone():
-    z = Tail(20)
-    for k in range(20):
-        z.append(float(k * k))
-    views_ = {
-        (False, 0): 0.0,
-        (True, 0): 361.0,
-        (False, 4): 256.0,
-        (True, 4): 256.0 + 361.0 - 225.0,
-    }
-    for (first, season), base in views_.items():
-        expert = Expert(ExpertView(False, first, season, (), 0), 0, {})
-        assert expert.base(z.back) == base
-    features = np.arange(12.0).reshape(6, 2) ** 2
-    changed = Expert(ExpertView(False, True, 4, (), 0), 0, {}).change(features)
-    np.testing.assert_array_equal(changed, features[5] - features[4] - features[1] + features[0])
-
-
-def test_every_view_is_another():
-    found = views(12, 6, 3)
-    assert len({view.name for view in found}) == len(found) == 18
-    assert found[0].name == "last"
-
-
 def test_weights_by_errors_worked_by_hand():
     judge = Judge(3, 2)
     assert judge.weights(10)[:, 0].tolist() == [1.0, 0.0, 0.0]  # nothing is known: the naive one
@@ -406,24 +362,6 @@ def test_the_net_of_paths_is_that_of_the_stream(hidden):
         expert.stream.refresh()
         slope = (sides[0] - sides[1]) / 2
         np.testing.assert_allclose(moved(rows)[k] - still(rows)[k], slope, rtol=1e-3, atol=1e-9)
-
-
-def test_paths_without_noise_are_the_forecast():
-    model = fed(MeshForecaster(12, random_state=0, **SMALL), seasonal(60, 0.0))
-    for expert in model._experts[:4]:  # the naive ones are certain of nothing but their base
-        z, bounds = model._past[expert.view.log], model._bounds(expert.view.log, 6)
-        paths = draw_paths(expert, z, 6, bounds, None, 400, np.random.default_rng(0))
-        assert paths.shape == (400, 6)
-        middle = expert.values(expert.path(z, 6, bounds, None))
-        assert (np.abs(np.median(paths, axis=0) - middle) <= 3 * paths.std(axis=0) + 1e-9).all()
-
-
-def test_quantiles_of_weighted_values():
-    values, weights = RNG.standard_normal(2000), np.ones(2000)
-    got = weighted_quantiles(values, weights, np.array([0.1, 0.5, 0.9]))
-    np.testing.assert_allclose(got, np.quantile(values, [0.1, 0.5, 0.9]), atol=0.01)
-    twice = weighted_quantiles(np.append(values, values), np.append(weights, weights), np.array([0.3]))
-    np.testing.assert_allclose(twice, weighted_quantiles(values, 2 * weights, np.array([0.3])), atol=0.01)
 
 
 # -- sktime ------------------------------------------------------------------------------------------------------------

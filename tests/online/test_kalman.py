@@ -1,7 +1,6 @@
 """The Kalman filter: against the textbook's in plain NumPy, against closed forms, and under data that mean harm."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -67,19 +66,6 @@ def test_squared_errors_are_the_textbook(kind, n_outputs):
         state.update(theta, H, y, t, codes.SQUARED_ERROR)
     np.testing.assert_allclose(theta, want_theta, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(state.covariance(), want_P, rtol=1e-9, atol=1e-10)
-
-
-def test_linear_regression_is_ridge():
-    rng = np.random.default_rng(0)
-    X, truth = rng.normal(size=(400, 7)), rng.normal(size=7)
-    Y = (X @ truth + 0.7 * rng.normal(size=400))[:, None]
-    state = KalmanLearner(np.zeros(7), 1, p0=2.0, **PLAIN)
-    theta = np.zeros(7)
-    never = np.full(400, -1)
-    run_linear(theta, state, X, Y, never, codes.SQUARED_ERROR)
-    precision = X.T @ X / 0.5 + np.eye(7) / 2.0
-    np.testing.assert_allclose(theta, np.linalg.solve(precision, X.T @ Y[:, 0] / 0.5), rtol=1e-8)
-    np.testing.assert_allclose(state.covariance(), np.linalg.inv(precision), rtol=1e-7, atol=1e-12)
 
 
 def curved(code, y, t):
@@ -241,18 +227,17 @@ def test_forgetting_is_found(moves):
 
 @pytest.mark.parametrize("kind", ["full", "decoupled"])
 @pytest.mark.parametrize("code", [codes.CROSS_ENTROPY, codes.BINARY_CROSS_ENTROPY, codes.SQUARED_ERROR, codes.HUBER])
-@pytest.mark.parametrize("forgetting", [0.0, "auto"])
-def test_stays_positive(code, kind, forgetting):
-    """100,000 samples with slopes and targets of any size, runs of the same one, outputs that do not count."""
+def test_stays_positive(code, kind):
+    """50,000 samples with slopes and targets of any size, runs of the same one, outputs that do not count."""
     rng = np.random.default_rng(6)
-    state = KalmanLearner(np.repeat(np.arange(3), 4), 2, covariance=kind, forgetting=forgetting)
+    state = KalmanLearner(np.repeat(np.arange(3), 4), 2, covariance=kind)
     H = rng.normal(size=(50, 2, 12)) * 10.0 ** rng.uniform(-6, 4, size=(50, 1, 1))
     H[:10] = H[0]
     H[10:15, 1] = 0.0
-    n = 100_000
+    n = 50_000
     Y = rng.normal(size=(n, 2)) * 10.0 ** rng.uniform(-3, 6, size=(n, 1))
     targets = rng.integers(2, size=(n, 2)).astype(float)
-    targets[20_000:40_000] = 1.0
+    targets[20_000:30_000] = 1.0
     if code in (codes.SQUARED_ERROR, codes.HUBER):
         targets *= 10.0 ** rng.uniform(-3, 90, size=(n, 1))
     targets[rng.random((n, 2)) < 0.1] = np.nan
@@ -301,20 +286,6 @@ def test_full_becomes_decoupled_when_it_grows():
     assert new.kind == "decoupled"
     assert len(new.filter.offset) == 5
     np.testing.assert_array_equal(new.covariance(), np.eye(side + 1))
-
-
-def test_a_pickled_copy_goes_on():
-    rng = np.random.default_rng(8)
-    samples = [(rng.normal(size=(1, 9)), rng.normal(size=1), rng.normal(size=1)) for _ in range(20)]
-    straight, state = np.zeros(9), KalmanLearner(np.repeat([0, 1, 2], 3), 1, covariance="decoupled")
-    for i, sample in enumerate(samples):
-        if i == 10:
-            kept, again = straight.copy(), pickle.loads(pickle.dumps(state))
-        state.update(straight, *sample, codes.SQUARED_ERROR)
-    for sample in samples[10:]:
-        again.update(kept, *sample, codes.SQUARED_ERROR)
-    np.testing.assert_array_equal(kept, straight)
-    np.testing.assert_array_equal(again.filter.P, state.filter.P)
 
 
 @pytest.mark.parametrize(
