@@ -185,19 +185,18 @@ class Expert:
             return min(max(value, low), high) if value == value else value
 
         past = [tail.last(self.depth + ago)[: self.depth] for tail in (z, self.w)]
-        return self.follow(*past, horizon, features, step)
+        return self.follow(past, horizon, features, step)
 
-    def follow(self, z: Array, w: Array, horizon: int, features: Array | None, step: Any) -> Array:
-        """Return the next z `(horizon, ...)` after these `(depth, ...)`, of one path or many beside each other.
+    def follow(self, past: list[Array], horizon: int, features: Array | None, step: Any) -> Array:
+        """Return the next z `(horizon, ...)` after past z and w `(depth, ...)`, of one path or many beside each other.
 
         `step` gives the next value from its base, the w that the net looks at, rows of features and its number.
         """
-        depth = len(z)
-        zs, ws = (np.concatenate([past, np.empty((horizon, *past.shape[1:]))]) for past in (z, w))
-        past = 0 if features is None else len(features) - horizon
+        depth, before = self.depth, 0 if features is None else len(features) - horizon
+        zs, ws = (np.concatenate([seen, np.empty((horizon, *seen.shape[1:]))]) for seen in past)
         for k in range(depth, depth + horizon):
             base = self.base(lambda steps, k=k: zs[k - steps])
-            seen = None if features is None else features[: past + k - depth + 1]
+            seen = None if features is None else features[: before + k - depth + 1]
             zs[k] = step(base, ws[k - self.lags], seen, k - depth)
             ws[k] = zs[k] - base
         return zs[depth:]
@@ -235,7 +234,7 @@ class Expert:
         if lags:
             mesh = Mesh.from_tree(tree["mesh"])
             right = (mesh.topology.n_inputs, mesh.topology.n_hidden) == (len(lags) + n_features, hidden)
-            right = right and (mesh.dtype, mesh.ticks) == (np.float64, 1 + bool(hidden))
+            right = right and mesh.dtype == np.float64 and mesh.ticks == 1 + bool(hidden)
             right = right and mesh.topology == _topology(len(lags) + n_features, hidden)
             if not right or set(mesh.activations[:hidden]) - {"tanh"}:
                 raise FileError(f"the net of an expert is not one of {len(lags)} lags and {hidden} hidden neurons")

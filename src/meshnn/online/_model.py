@@ -88,7 +88,7 @@ def from_plain(values: Any, what: str) -> list[Any]:
     return found
 
 
-def _exchanged(value: Any, what: str, old: type, new: type) -> Any:
+def _exchanged(value: Any, what: str, old: Any, new: Any) -> Any:
     value = value.item() if isinstance(value, (np.bool_, np.number)) else value
     if isinstance(value, old):
         return new(_exchanged(item, what, old, new) for item in value)

@@ -30,10 +30,11 @@ class _Net:
         assert expert.mesh is not None
         assert expert.stream is not None
         t, stream = expert.mesh.topology, expert.stream
+        learner: Any = stream.learner
         self.c, n = t.n_clamped, t.n_neurons
         self.A = np.zeros((n, n))
         self.A[t.src, t.dst] = expert.mesh.weights
-        P = stream.learner.covariance()  # type: ignore[attr-defined]
+        P = learner.covariance()
         D = np.zeros((count, n, n))
         D[:, t.src, t.dst] = rng.standard_normal((count, len(P))) @ _root(P).T
         c = self.c
@@ -42,7 +43,7 @@ class _Net:
         self.x_mean, self.x_scale = mean_and_scale(stream.room.x_moments)
         y_mean, y_scale = mean_and_scale(stream.room.y_moments)
         self.y_mean, self.y_scale = float(y_mean[0]), float(y_scale[0])
-        self.noise = float(np.sqrt(stream.learner.noise[0])) * self.y_scale
+        self.noise = float(np.sqrt(learner.noise[0])) * self.y_scale
 
     def __call__(self, rows: Array) -> Array:
         """Outputs `(count,)` for rows `(count, n_inputs)`."""
@@ -88,10 +89,10 @@ def draw_paths(
                 seen = expert.change(features)
                 rows = np.concatenate([rows, np.broadcast_to(seen, (count, len(seen)))], axis=1)
             value = value + net(rows)
-        return np.clip(value, *bounds)
+        return np.asarray(np.clip(value, *bounds))
 
     past = [np.repeat(tail.last(expert.depth)[:, None], count, axis=1) for tail in (z, expert.w)]
-    return np.ascontiguousarray(expert.values(expert.follow(*past, horizon, features, step)).T)
+    return np.ascontiguousarray(expert.values(expert.follow(past, horizon, features, step)).T)
 
 
 def draw_all(

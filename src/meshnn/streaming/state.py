@@ -49,7 +49,7 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.zeros(size + VECTOR, np.uint8)
     start = -raw.ctypes.data % VECTOR
-    return raw[start : start + size].view(dtype).reshape(shape)
+    return np.asarray(raw[start : start + size].view(dtype).reshape(shape))
 
 
 def new_state(stream: Stream) -> Workspace:
