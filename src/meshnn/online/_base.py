@@ -17,8 +17,7 @@ from meshnn.errors import DataError, FileError, MeshError
 from meshnn.export.blueprint import Blueprint, ExportError, SequenceTiming
 from meshnn.export.exports import Exports
 from meshnn.mesh import Mesh
-from meshnn.online._features import Features, frame_rows
-from meshnn.online._model import OnlineModel, from_plain, to_plain
+from meshnn.online._model import Features, OnlineModel, frame_rows, from_plain, to_plain
 from meshnn.online._tuning import TUNING
 from meshnn.storage import Tree
 from meshnn.streaming import Stream
@@ -83,8 +82,9 @@ class StreamModel(OnlineModel, Exports):
         self.mesh_, self.stream_ = mesh, self._stream(mesh, ticks)
 
     def _stream(self, mesh: Mesh, ticks: int) -> Stream:
-        settings = dict(self.settings or {})
-        return mesh.stream(self._loss, self.learner, memory=self.memory, ticks_per_sample=ticks, scale=True, **settings)
+        options = {"memory": self.memory, "ticks_per_sample": ticks, "scale": True, **dict(self.settings or {})}
+        stream: Stream = mesh.stream(self._loss, self.learner, **options)
+        return stream
 
     def _topology(self, d: int, C: int) -> Topology:
         if callable(self.topology):
@@ -255,23 +255,22 @@ class StreamModel(OnlineModel, Exports):
         model.table_ = tree.get("table")
         if not isinstance(model.table_, (dict, type(None))):
             raise FileError("what is stored of a table is not a dictionary")
-        model._restore_labels(tree)
-        if "mesh" in tree:
-            model._restore_net(tree)
-        else:
-            model._check_unfitted(tree)
+        model._restore(tree)
         return model
 
-    def _restore_labels(self, tree: Tree) -> None:
-        """Take what the target is from a tree."""
-
-    def _restore_net(self, tree: Tree) -> None:
+    def _restore(self, tree: Tree) -> None:
+        """Take the net of a tree."""
+        if "mesh" not in tree:
+            if len(self.features_) or self.n_samples_ or self.structure is not None or "structure" in tree:
+                raise FileError("it has learned, but its net is missing")
+            trial = type(self)._of_params(tree["params"])
+            trial.features_ = Features(("x",))
+            trial._build()  # refuses parameters that the first sample would be refused for
+            return
         mesh = Mesh.from_tree(tree["mesh"])
-        t, wanted = mesh.topology, (len(self.features_), self._outputs)
-        if (t.n_inputs, t.n_outputs) != wanted or not self.features_.names or mesh.dtype != np.float64:
-            raise FileError(
-                f"its net has {t.n_inputs} inputs and {t.n_outputs} outputs, not {wanted[0]} and {wanted[1]}"
-            )
+        sizes, wanted = (mesh.topology.n_inputs, mesh.topology.n_outputs), (len(self.features_), self._outputs)
+        if sizes != wanted or not self.features_.names or mesh.dtype != np.float64:
+            raise FileError(f"its net has {sizes} inputs and outputs, expected {wanted}")
         self.mesh_, self.stream_ = mesh, self._stream(mesh, tree["stream"]["ticks_per_sample"])
         self.stream_.restore(tree["stream"])
         if "structure" in tree:
@@ -280,14 +279,6 @@ class StreamModel(OnlineModel, Exports):
             self._structure = StreamStructure.from_tree(tree["structure"], self)
             policies = self._structure.policies
             self.structure = policies[0] if len(policies) == 1 else list(policies)
-
-    def _check_unfitted(self, tree: Tree) -> None:
-        """Refuse a stored model that could not learn its first sample, or has learned without a net."""
-        if len(self.features_) or self.n_samples_ or self.structure is not None or "structure" in tree:
-            raise FileError("it has learned, but its net is missing")
-        trial = type(self)._of_params(tree["params"])
-        trial.features_ = Features(("x",))
-        trial._build()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

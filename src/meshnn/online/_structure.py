@@ -18,15 +18,7 @@ from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
 from meshnn.training.samples import InMemorySamples
 from meshnn.training.solvers import Change
-from meshnn.training.structure.runtime import (  # fmt: skip
-    Structure,
-    as_policies,
-    first_topology,
-    memories_from_tree,
-    memories_to_tree,
-    structure_from_tree,
-    structure_to_tree,
-)
+from meshnn.training.structure import runtime
 
 if TYPE_CHECKING:
     from meshnn.online._base import StreamModel
@@ -42,7 +34,7 @@ class StreamStructure:
     """
 
     def __init__(self, policies: Any, every: int, rounds: int) -> None:
-        self.policies = as_policies(policies)
+        self.policies = runtime.as_policies(policies)
         self.every, self.rounds = whole_number("structure_every", every), whole_number("structure_rounds", rounds)
         self.memories = [policy.new_memory() for policy in self.policies]
         self.log: list[str] = []
@@ -51,7 +43,7 @@ class StreamStructure:
 
     def first(self, topology: Topology) -> Topology:
         """The graph to begin with; refused if a policy can do nothing with it, before an interval is learned."""
-        found = first_topology(self.policies, topology)
+        found = runtime.first_topology(self.policies, topology)
         if refusal := next(filter(None, (policy.refusal_of(found.n_edges) for policy in self.policies)), ""):
             advice = "take fewer, or a share such as to=0.5, which is taken of the edges after the first interval"
             raise MeshError(f"{refusal}, of the features of the first sample; {advice}")
@@ -86,20 +78,20 @@ class StreamStructure:
             growth = Growth(mesh.topology, neurons_of(before, mesh.topology, change), change.edges)
             stream.grow(growth, mesh.values, mesh.codes, mesh.ties, change.parameters)
 
-    def _runtime(self, model: StreamModel) -> Structure:
+    def _runtime(self, model: StreamModel) -> runtime.Structure:
         """Make the policies' view of the net: anew every time, as features and classes may have come."""
         assert model.mesh_ is not None
         seed = as_generator(model.n_samples_)
-        known = Structure(self.policies, model.mesh_, self._samples(model), self.rounds, seed)
+        known = runtime.Structure(self.policies, model.mesh_, self._samples(model), self.rounds, seed)
         known.memories = self.memories
         return known
 
     def to_tree(self) -> Tree:
         """As plain values and arrays."""
         rows, targets = self._arrays(max((len(x) for x, _ in self._rows), default=0))
-        return {"policies": structure_to_tree(list(self.policies)), "memories": memories_to_tree(self.memories),
-                "loss": self._loss, "count": self._count, "log": list(self.log), "rows": rows,
-                "targets": targets[:, 0]}  # fmt: skip
+        policies, memories = runtime.structure_to_tree(list(self.policies)), runtime.memories_to_tree(self.memories)
+        return {"policies": policies, "memories": memories, "loss": self._loss, "count": self._count,
+                "log": list(self.log), "rows": rows, "targets": targets[:, 0]}  # fmt: skip
 
     def _arrays(self, width: int) -> tuple[Array, Array]:
         """Return the last samples `(n, width)`, NaN for features that came later, and their targets `(n, 1)`."""
@@ -110,8 +102,8 @@ class StreamStructure:
     def from_tree(cls, tree: Tree, model: StreamModel) -> StreamStructure:
         """Return the policies of a model with its net, from a tree that may come from anywhere."""
         assert model.stream_ is not None
-        found = cls(structure_from_tree(tree["policies"]), model.structure_every, model.structure_rounds)
-        found.memories = memories_from_tree(found.policies, tree["memories"])
+        found = cls(runtime.structure_from_tree(tree["policies"]), model.structure_every, model.structure_rounds)
+        found.memories = runtime.memories_from_tree(found.policies, tree["memories"])
         found._loss, found._count = float(tree["loss"]), whole_number("count", tree["count"], least=0, most=2**53)
         found.log = [str(word) for word in tree["log"]]
         rows, targets = tree["rows"], tree["targets"]

@@ -91,8 +91,8 @@ class TableRunner:
                 continue
             columns[column] = parsed = parse_column(table.column(column), column in recipe.text)
             if parsed.infinite >= 0:
-                row = block.first + parsed.infinite + 1
-                self._note("infinite", column, f"column {shown(column)} is infinite in row {row:,}: taken as missing")
+                _, row = _cell(block, column, parsed.infinite)
+                self._note("infinite", column, f"column {shown(column)} is infinite in row {row}: taken as missing")
             if self.separator in (";", "\t") and 0 <= (at := decimal_comma(parsed)) < rows.count:
                 cell, row = _cell(block, column, at)
                 what = f"has decimal commas ({cell!r} in row {row}), expected decimal points"

@@ -13,8 +13,7 @@ from meshnn.arrays import Array
 from meshnn.errors import FileError
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.online._base import StreamModel
-from meshnn.online._features import frame_rows
-from meshnn.online._model import as_label, from_plain, to_plain
+from meshnn.online._model import as_label, frame_rows, from_plain, to_plain
 from meshnn.storage import Tree
 
 __all__ = ["MeshStreamClassifier"]
@@ -159,8 +158,9 @@ class MeshStreamClassifier(StreamModel):
         """Return it as plain values and arrays."""
         return super().to_tree() | {"classes": to_plain(self.classes_, "label")}
 
-    def _restore_labels(self, tree: Tree) -> None:
+    def _restore(self, tree: Tree) -> None:
         self.classes_ = [as_label(y) for y in from_plain(tree["classes"], "label")]
         self._number = {y: k for k, y in enumerate(self.classes_)}
         if bool(self.classes_) != ("mesh" in tree):
             raise FileError(f"it has {len(self.classes_)} classes, but {'a' if 'mesh' in tree else 'no'} net")
+        super()._restore(tree)

@@ -12,11 +12,9 @@ from numpy.typing import ArrayLike
 from meshnn.arguments import as_generator, real_number, whole_number
 from meshnn.arrays import Array, IntArray
 from meshnn.errors import DataError, FileError, MeshError
-from meshnn.online._experts import Expert, Tail, views
-from meshnn.online._features import Features, as_number
+from meshnn.online._experts import Expert, Tail, find_season, is_time_to_look, views
 from meshnn.online._judge import Judge, mean_of
-from meshnn.online._model import OnlineModel, from_plain, to_plain
-from meshnn.online._season import find_season, is_time_to_look
+from meshnn.online._model import Features, OnlineModel, as_number, from_plain, to_plain
 from meshnn.online._tuning import TUNING
 from meshnn.storage import Tree
 from meshnn.topology.builders import Seed

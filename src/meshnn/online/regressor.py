@@ -14,7 +14,7 @@ from meshnn.arrays import Array
 from meshnn.errors import DataError
 from meshnn.export.blueprint import Blueprint
 from meshnn.online._base import StreamModel
-from meshnn.online._features import as_number
+from meshnn.online._model import as_number
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 
