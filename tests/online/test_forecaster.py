@@ -105,28 +105,20 @@ def test_a_logarithm_is_not_believed_once_a_value_is_not_positive():
     assert not any("log" in name for name, *_ in model.explain())
 
 
-def test_missing_values_are_filled_in_and_not_learned():
-    y = seasonal(60)
-    model = fed(MeshForecaster(12, random_state=0, **SMALL), y)
+def test_missing_and_observed_values_are_not_learned():
+    y = seasonal(80)
+    model = fed(MeshForecaster(12, random_state=0, **SMALL), y[:60])
     expected = model.forecast(2)
     before = [expert.mesh.weights.copy() for expert in model._experts if expert.mesh is not None]
-    model.learn_one(None)
-    model.learn_one(math.nan)
-    after = [expert.mesh.weights for expert in model._experts if expert.mesh is not None]
-    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
-    np.testing.assert_allclose(model._past[0].last(2), expected, rtol=0.05)
-    assert model.n_samples_ == 62
-
-
-def test_values_that_are_observed_only():
-    y = seasonal(80)
-    model = fed(MeshForecaster(12, random_state=0, **SMALL), y[:70])
-    before = [expert.mesh.weights.copy() for expert in model._experts if expert.mesh is not None]
-    for value in y[70:]:
+    fed(model, [None, math.nan])
+    assert model.forecast(1)[0] == pytest.approx(seasonal(63, 0.0)[62], abs=25)
+    np.testing.assert_allclose(model._past[0].last(2), expected, rtol=0.05)  # they are filled in
+    for value in y[62:]:
         model.observe_one(value)
     after = [expert.mesh.weights for expert in model._experts if expert.mesh is not None]
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
-    assert np.abs(model.forecast(1)[0] - seasonal(81, 0.0)[80]) < 25  # it knows where the series is
+    assert model.n_samples_ == 80
+    assert model.forecast(1)[0] == pytest.approx(seasonal(81, 0.0)[80], abs=25)  # it knows where the series is
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -57,25 +57,11 @@ def back_test(
     model: MeshForecaster, y: Array, horizon: int, level: float = 0.9, origins: int = 50,
     told: Callable[[int, int], None] | None = None, X: Sequence[Mapping[Any, float]] | None = None,
 ) -> BackTest:  # fmt: skip
-    """Let a model learn a series, and forecast it from points in its second half on the way.
+    """Let a model learn a series y (n,), and forecast it from at most `origins` points in its second half on the way.
 
-    One pass does both: the model has never seen what it forecasts. Afterwards it has learned the whole series.
-
-    Parameters
-    ----------
-    model : MeshForecaster
-        That has learned nothing, or what came before y.
-    y : array (n,)
-        NaN where missing; the first is not.
-    horizon : int
-    level : float
-        Of the intervals.
-    origins : int
-        Points at most; 0 only learns.
-    told : callable, optional
-        Is told how many values were learned, of how many.
-    X : sequence of dict, optional
-        Features of each value; those of the steps to forecast are taken as known.
+    One pass does both: the model has never seen what it forecasts. Afterwards it has learned the whole series. Missing
+    values are NaN, but not the first. `told` gets how many values were learned, of how many. X are the features of each
+    value; those of the steps to forecast are taken as known.
     """
     n, horizon = len(y), whole_number("horizon", horizon)
     points = _points(n, horizon, whole_number("origins", origins, least=0))

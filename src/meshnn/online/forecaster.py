@@ -91,14 +91,9 @@ class MeshForecaster(OnlineModel):
     # -- learning ----------------------------------------------------------------------------------------------------
 
     def fit(self, y: Any, X: Any = None) -> Self:
-        """Forget everything, then learn a series: a Series or list of values, and a DataFrame of features.
+        """Forget everything, then learn a series: a Series or list of values, NaN or None where missing, but not first.
 
-        Parameters
-        ----------
-        y : sequence of float (n,)
-            NaN or None where missing, but not the first.
-        X : DataFrame (n, n_features), optional
-            With the index of y, if that is a Series.
+        X is a DataFrame of features (n, n_features), with the index of y, if that is a Series.
         """
         rows: list[Any] = [None] * len(y)
         if X is not None:
@@ -251,11 +246,7 @@ class MeshForecaster(OnlineModel):
     def forecast(self, horizon: int, xs: Sequence[Mapping[Hashable, Any]] | None = None) -> list[float]:
         """The next `horizon` values; 0 before anything was learned.
 
-        Parameters
-        ----------
-        horizon : int
-        xs : list of dict, optional
-            Features of the steps to come, one dictionary per step; without them each counts as its mean.
+        `xs` are the features of the steps to come, one dictionary per step; without them each counts as its mean.
         """
         horizon = whole_number("horizon", horizon)
         return self._forecast(horizon, self._future(horizon, xs)).tolist() if self.n_samples_ else [0.0] * horizon
@@ -263,10 +254,7 @@ class MeshForecaster(OnlineModel):
     def forecast_interval(
         self, horizon: int, xs: Sequence[Mapping[Hashable, Any]] | None = None, level: float = 0.9
     ) -> list[tuple[float, float]]:
-        """For each of the next values, bounds that it is between with probability `level`, each by itself.
-
-        See `forecast_quantiles`.
-        """
+        """Bounds that each of the next values is between with probability `level`; see `forecast_quantiles`."""
         level = real_number("level", level, "a number between 0 and 1", lambda v: 0 < v < 1)
         found = self.forecast_quantiles(horizon, xs, [0.5 - level / 2, 0.5 + level / 2])
         return [(float(low), float(high)) for low, high in found]
@@ -276,14 +264,11 @@ class MeshForecaster(OnlineModel):
     ) -> Array:
         """Quantiles of the next values `(horizon, levels)`.
 
-        Of every expert paths are drawn: with parameters from the covariance P of its filter, and an error at every
-        step, one of those that were made, of the size of the noise that the filter has found. Their spread at each step
-        ahead is then brought nearer to that of the errors that were made lately so many steps ahead, the more of those
-        there are. The same values give the same quantiles: draws depend on `random_state` and `n_samples_` only.
-
-        A single value, or n that are all the same, made no errors to learn from. Then the next value is taken to be
-        another one with probability 1 / n: as far away, usually, as the value is from 0 (1, if it is 0), and further
-        with every step. So an interval of 90% has a width until ten equal values were seen.
+        Paths are drawn of every expert, with parameters from the covariance of its filter and an error at every step.
+        Their spread at each step ahead is brought nearer to that of recent errors, the more of those there are. The
+        same values give the same quantiles: draws depend on `random_state` and `n_samples_` only. After n values that
+        are all the same, the next is taken to be another one with probability 1 / n, usually as far away as the value
+        is from 0. So an interval of 90% has a width until ten equal values were seen.
         """
         horizon = whole_number("horizon", horizon)
         wanted = np.atleast_1d(np.asarray(levels, dtype=float))
