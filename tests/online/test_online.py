@@ -75,38 +75,6 @@ def test_classes_that_turn_up():
         assert model.predict_one(x) == max(found, key=found.get)
 
 
-def test_a_sample_moves_its_class_and_the_likeliest_others(tmp_path):
-    """Of hundreds of classes each has an output, and the step of a sample would take the cube of their number."""
-    rng = np.random.default_rng(0)
-    model = MeshStreamClassifier(4, settings={"forgetting": 0.0, "replays": 0}, random_state=0)
-    centres = 3 * rng.standard_normal((60, 3))
-
-    def sample(c):
-        return dict(zip("abc", centres[c].tolist(), strict=True))
-
-    for c in range(60):  # once: all others are still likely enough that a step could be seen
-        model.learn_one(sample(c), c)
-    assert "each sample with its class and the 49 likeliest of the others" in str(model.explain())
-    mesh = model.mesh_
-    for c in (0, 59):
-        before, P = mesh.weights.copy(), model.predict_proba_one(sample(c))
-        model.learn_one(sample(c), c)
-        moved = np.unique(mesh.topology.dst[mesh.weights != before]) - (mesh.topology.n_neurons - 60)
-        moved = moved[moved >= 0].tolist()
-        assert 20 < len(moved) <= 50
-        others = sorted((P[k] for k in P if k != c), reverse=True)
-        assert c in moved
-        assert min(P[k] for k in moved if k != c) >= others[48]
-        assert model.predict_proba_one(sample(c))[c] > P[c]
-    assert sum(model.predict_proba_one(sample(0)).values()) == pytest.approx(1)
-    model.save(tmp_path / "many.mesh")
-    other = meshnn.load(tmp_path / "many.mesh")
-    for c in range(60):
-        model.learn_one(sample(c), c)
-        other.learn_one(sample(c), c)
-    np.testing.assert_array_equal(other.mesh_.weights, mesh.weights)
-
-
 def test_late_targets_of_many_classes():
     """Samples that come with their targets at once, or one sample later, are learned alike while nothing moves."""
     rng = np.random.default_rng(0)

@@ -159,16 +159,12 @@ def test_snap_is_what_it_says(hops):
     assert stream.plan.exact is False
 
 
-def test_snap_of_many_hops_is_exact_and_dearer():
+def test_snap_of_many_hops_is_exact():
     mesh = Mesh(Topology.mesh(1, 12, 1, density=0.2, random_state=0), 5, "tanh", dtype="float64", random_state=0)
-    X = series(8, 1)
     exact, snap = (mesh.stream(method=method, ticks_per_sample=1) for method in ("exact", "snap-13"))
-    exact.run(X)
-    snap.run(X)
+    for stream in (exact, snap):
+        stream.run(series(8, 1))
     close(snap.jacobian(), exact.jacobian(), 1e-12)
-    prices = [mesh.stream(method=f"snap-{r}", ticks_per_sample=1).plan.multiply_adds for r in (1, 2, 3)]
-    assert prices == sorted(prices)
-    assert prices[-1] <= exact.plan.multiply_adds
 
 
 def test_columns_are_exact_at_the_price_of_the_forward_pass():
