@@ -237,6 +237,7 @@ class StreamModel(OnlineModel, Exports):
         tree |= {"features": to_plain(self.features_.names, "feature"), "n_samples": self.n_samples_}
         if self.mesh_ is not None and self.stream_ is not None:
             tree |= {"mesh": self.mesh_.to_tree(), "stream": self.stream_.to_tree()}
+            tree["ticks_per_sample"] = self.stream_.ticks_per_sample
         if self._structure is not None:
             tree["structure"] = self._structure.to_tree()
         if self.table_ is not None:
@@ -271,7 +272,7 @@ class StreamModel(OnlineModel, Exports):
         sizes, wanted = (mesh.topology.n_inputs, mesh.topology.n_outputs), (len(self.features_), self._outputs)
         if sizes != wanted or not self.features_.names or mesh.dtype != np.float64:
             raise FileError(f"its net has {sizes} inputs and outputs, expected {wanted}")
-        self.mesh_, self.stream_ = mesh, self._stream(mesh, tree["stream"]["ticks_per_sample"])
+        self.mesh_, self.stream_ = mesh, self._stream(mesh, tree["ticks_per_sample"])
         self.stream_.restore(tree["stream"])
         if "structure" in tree:
             from meshnn.online._structure import StreamStructure

@@ -16,7 +16,7 @@ from meshnn.losses import loss_named
 from meshnn.parameters import Ties
 from meshnn.storage import Tree
 from meshnn.streaming.learners import Learner
-from meshnn.streaming.state import Workspace
+from meshnn.streaming.state import Workspace, fill_arrays
 from meshnn.topology import Topology
 
 __all__ = ["BaseStream"]
@@ -145,9 +145,27 @@ class BaseStream:
     def _nothing(self, T: int, width: int | None = None) -> Array:
         return np.full((T, self.n_streams, self.width if width is None else width), np.nan, self.dtype)
 
-    def _remembered(self) -> Tree:
-        """Return copies of the arrays that it remembers."""
-        return {name: getattr(self.room, name).copy() for name in self.kept}
+    # -- what it remembers ---------------------------------------------------------------------------------------
+
+    def to_tree(self) -> Tree:
+        """All that it remembers, as plain arrays; the parameters are the mesh's, too."""
+        return {name: array.copy() for name, array in self._arrays().items()}
+
+    def restore(self, tree: Tree) -> None:
+        """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
+        fill_arrays(self._arrays(), tree, self._limits())
+        self._restored()
+
+    def _arrays(self) -> dict[str, Array]:
+        return {name: getattr(self.room, name) for name in self.kept}
+
+    def _limits(self) -> dict[str, tuple[Any, Any]]:
+        """Return the smallest and largest numbers of stored arrays, where others would do harm."""
+        raise NotImplementedError
+
+    def _restored(self) -> None:
+        """Hand the restored parameters to the mesh."""
+        raise NotImplementedError
 
     # -- what it is given --------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from meshnn.storage import Tree
 from meshnn.streaming.base import BaseStream
 from meshnn.streaming.kalman import KalmanLearner
 from meshnn.streaming.portable_plan import blocks_of, new_portable_state, plan_portable, rule_of
-from meshnn.streaming.state import LIMITS, fill_arrays
+from meshnn.streaming.state import LIMITS
 from meshnn.streaming.stream import Stream
 from meshnn.topology import Topology
 
@@ -104,18 +104,15 @@ class PortableStream(BaseStream):
         upper[np.triu_indices(n)] = self.room.P
         return upper + np.triu(upper, 1).T
 
-    def to_tree(self) -> Tree:
-        """All that it remembers, as plain arrays."""
-        return self._remembered()
-
-    def restore(self, tree: Tree) -> None:
-        """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
+    def _limits(self) -> dict[str, tuple[Any, Any]]:
         limits = self.learner.limits()
         limits["theta"] = limits.pop("values")
         # the samples, q and a mean square of a filter; or powers of Adam's betas
         most = max(self.room.memo[1], self.rule[11]) * 1.001
         limits["memo"] = (0.0, np.array([2.0**53, most, 1e38]) if self.learner.filters else 1.0)
-        fill_arrays({name: getattr(self.room, name) for name in self.kept}, tree, limits)
+        return limits
+
+    def _restored(self) -> None:
         self._given[:] = self.room.theta
 
     @classmethod
@@ -197,22 +194,14 @@ class PortableStream(BaseStream):
     def to_bytes(self, everything: bool = False) -> bytes:
         """Return what its C learner would save here, for `net_restore` and `meshnn.export.snapshot.import_snapshot`.
 
-        Parameters
-        ----------
-        everything : bool
-            Also states, influences and what the learner remembers, not only parameters and scaling.
+        `everything` also has states, influences and what the learner remembers, not only parameters and scaling.
         """
         return write_snapshot(self, everything)
 
     def to_c(self, path: str | PathLike[str], name: str = "net") -> None:
         """Write a C header with a learner that goes on from here, bit by bit; see `meshnn.export.c.learner`.
 
-        Parameters
-        ----------
-        path : path-like
-            Of the header; it is written whole or not at all.
-        name : str
-            Begins the names of its functions: `net_init`, `net_step`, `net_learn` ...
+        `name` begins the names of its functions: `net_init`, `net_step`, `net_learn` ...
         """
         write_learner(self, path, name)
 

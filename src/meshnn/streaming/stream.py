@@ -11,7 +11,7 @@ from meshnn import _core
 from meshnn import codes as code
 from meshnn.arguments import known, whole_number
 from meshnn.arrays import Array, IntArray
-from meshnn.errors import FileError, MeshError
+from meshnn.errors import MeshError
 from meshnn.parameters import Ties
 from meshnn.plan.influence import InfluencePlan, plan_influence
 from meshnn.storage import Tree
@@ -20,7 +20,7 @@ from meshnn.streaming.explanation import StreamExplanation
 from meshnn.streaming.growth import Growth, moved_influences, row_slices
 from meshnn.streaming.kalman import KalmanLearner
 from meshnn.streaming.learners import AdamLearner, Learner, SgdLearner
-from meshnn.streaming.state import Workspace, fill_arrays, mean_and_scale, new_state, standardised
+from meshnn.streaming.state import Workspace, mean_and_scale, new_state, standardised
 from meshnn.topology import Topology
 
 if TYPE_CHECKING:
@@ -190,32 +190,25 @@ class Stream(BaseStream):
 
         return PortableStream.from_stream(self)
 
-    def to_tree(self) -> Tree:
-        """All that it remembers, as plain values and arrays; the parameters are the mesh's."""
-        learned = {name: array.copy() for name, array in self.learner.state().items()}
-        return {"ticks_per_sample": self.ticks_per_sample, "values": self.values.copy(), "room": self._remembered(),
-                "learner": learned}  # fmt: skip
+    def _arrays(self) -> dict[str, Array]:
+        return super()._arrays() | self.learner.state() | {"values": self.values}
 
-    def restore(self, tree: Tree) -> None:
-        """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
-        room = self.room
-        stored, learned = tree.get("room"), tree.get("learner")
-        if not isinstance(stored, dict) or not isinstance(learned, dict):
-            raise FileError("the stored stream has no arrays")
-        arrays = {name: getattr(room, name) for name in self.kept} | self.learner.state() | {"values": self.values}
+    def _limits(self) -> dict[str, tuple[Any, Any]]:
         limits = self.learner.limits() | {"side": (0, 1)}
         if self.loss.by_label:  # labels are used as indices
             limits["replay_y"] = (0, self.topology.n_outputs - 1)
-        fill_arrays(arrays, {**stored, **learned, "values": tree.get("values")}, limits)
+        return limits
+
+    def _restored(self) -> None:
         if self.values is not self._given:
             self._given[:] = self.values
-        room.weights[:] = self.values[self.plan.course.weight_index]
+        self.room.weights[:] = self.values[self.plan.course.weight_index]
 
     def __getstate__(self) -> Tree:
         # addresses of buffers, and what can be computed again, are left out: copies and pickles make their own
         bound = ("_plan", "_structs", "_no_target", "_target", "_out")
         state = {name: value for name, value in self.__dict__.items() if name not in bound}
-        return state | {"_room": None if self._room is None else self._remembered()}
+        return state | {"_room": None if self._room is None else super()._arrays()}
 
     def attach(self, values: Array) -> None:
         """Learn the parameters of a mesh: not every pickler knows that its array and the stream's are one."""
