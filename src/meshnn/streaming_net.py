@@ -104,7 +104,7 @@ class StreamingNet(Net):
         return Stream(*net, **given)
 
     def _learner(self) -> PortableStream:
-        from meshnn.streaming.portable_convert import portable_of
+        from meshnn.streaming.portable import portable_of
 
         return portable_of(self)
 

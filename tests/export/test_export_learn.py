@@ -12,8 +12,7 @@ from meshnn.errors import DataError, MeshError
 from meshnn.export import CLearner
 from meshnn.export.c.learner import learner_header
 from meshnn.export.snapshot import import_snapshot, read_snapshot
-from meshnn.streaming.portable import KEPT
-from meshnn.streaming.portable_convert import portable_of
+from meshnn.streaming.portable import PortableStream, portable_of
 
 COMPILERS = [
     ("gcc", "-std=c99 -O2"),
@@ -61,7 +60,7 @@ def test_two_thousand_steps_have_the_same_bits(tmp_path, compiler, flags):
     assert_same_bits(learner.run(X[50:], Y[50:]), want)
     assert_same_bits(parameters(learner), stream.parameters)
     assert np.square(want[-500:] - Y[-500:]).mean() < 0.05 * Y.var()
-    kept = sum(getattr(stream.room, name).nbytes for name in KEPT if name != "clock")
+    kept = sum(getattr(stream.room, name).nbytes for name in PortableStream.kept if name != "clock")
     assert learner.ram_bytes == kept + 16
 
 
@@ -121,7 +120,7 @@ def test_every_kind_of_learner_has_the_same_bits(tmp_path, kind):
     assert learner.save() == stream.to_bytes()
     fresh = make().stream(loss, portable=True, **options)
     import_snapshot(saved, fresh)
-    for name in KEPT[:-1]:
+    for name in PortableStream.kept[:-1]:
         assert_same_bits(getattr(fresh.room, name), getattr(stream.room, name))
     assert fresh.samples == stream.samples
 
@@ -258,7 +257,7 @@ def test_meshes_and_models_take_it_back(tmp_path):
         assert model.n_samples_ == 150
         np.testing.assert_allclose(model.stream_.peek(X[0]), portable.peek(X[0]), rtol=1e-4, atol=1e-5)
         if everything:
-            np.testing.assert_allclose(model.stream_.learner.known.covariance(), portable.covariance(), atol=1e-6)
+            np.testing.assert_allclose(model.stream_.learner.covariance(), portable.covariance(), atol=1e-6)
     for model, target in (
         (MeshRegressor(hidden=3, max_epochs=30, random_state=0).fit(X[:60], y[:60]), y),
         (MeshClassifier(hidden=3, max_epochs=30, random_state=0).fit(X[:60], labels[:60]), labels),

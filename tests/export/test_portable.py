@@ -8,10 +8,9 @@ import pytest
 
 import boards
 import naive
-from meshnn import Mesh, Topology
+from meshnn import Mesh, MeshRegressor, Topology
 from meshnn.errors import DataError, FileError, MeshError
-from meshnn.streaming.portable import KEPT, PortableStream
-from meshnn.streaming.portable_convert import portable_of
+from meshnn.streaming.portable import PortableStream, portable_of
 
 PLAIN = {"forgetting": 0.0, "noise": 0.3, "tails": 0.0}
 
@@ -199,7 +198,7 @@ def test_nothing_breaks_it(T):
         if scale:
             X[::17, 0] = np.nan
         stream.run(X, Y)
-        for name in KEPT:
+        for name in PortableStream.kept:
             assert np.isfinite(getattr(stream.room, name)).all(), (learner, scale, name)
         assert stream.learned > T // 3
         x = np.sin(np.arange(3000) / 3).astype(np.float32)  # it goes on to learn
@@ -295,3 +294,14 @@ def test_refusals():
         mesh.stream(n_streams=2).portable()
     with pytest.raises(MeshError, match="object"):
         portable_of(object())
+
+
+def test_a_trained_regressor_goes_on_with_what_training_knows_of_its_weights():
+    X = np.random.default_rng(0).standard_normal((200, 2))
+    model = MeshRegressor(hidden=2, solver="lm", random_state=0).fit(X, X[:, 0] - 2 * X[:, 1] ** 2)
+    portable, x = portable_of(model), np.array([[0.3, -0.7]])
+    _, std = model.predict(x, return_std=True)
+    scale = model.preprocessing_.scaling
+    J = model.mesh_.jacobian(((x - scale.x_mean) / scale.x_scale).astype(model.mesh_.dtype))[0, 0]
+    variance = J @ portable.covariance() @ J + portable.room.noise[0]
+    np.testing.assert_allclose(np.sqrt(variance) * scale.y_scale[0], std, rtol=1e-3)

@@ -109,7 +109,7 @@ def test_forecasts_are_the_same_as_outside_of_river(tmp_path):
         assert model.forecast(3, given) == outside.forecast(3, [{"odd": 1}] * 3)
         assert model.forecast_interval(2) == outside.forecast_interval(2)
     before = bits(inside)
-    with pytest.raises(DataError, match="the text 'May'"):
+    with pytest.raises(DataError, match="'May'"):
         inside.learn_one(1.0, {"month": "May"})
     with pytest.raises(DataError, match="got list"):
         inside.learn_one(1.0, [1.0])

@@ -21,7 +21,7 @@ def test_pruned_to_its_budget_and_goes_on_learning():
         model.learn_one(x, y)
     assert model.mesh_.topology.n_edges == 30
     assert model.stream_.learned > 200
-    assert len(model.stream_.learner.known.group) == 30
+    assert len(model.stream_.learner.group) == 30
     before = model.mesh_.weights.copy()
     model.learn_one({"a": 0.3, "b": -2.0}, True)
     assert (model.mesh_.weights != before).any()
@@ -42,7 +42,7 @@ def test_an_edit_moves_covariance_and_weights_of_what_stays():
     assert len(new.weights) == 12
     assert len(kept) >= 11  # a bias may have taken over from a neuron that went
     assert len(place) == 25
-    P, Q = plain.stream_.learner.known.covariance(), model.stream_.learner.known.covariance()
+    P, Q = plain.stream_.learner.covariance(), model.stream_.learner.covariance()
     assert set(np.diag(Q).tolist()) <= set(np.diag(P).tolist())
 
 

@@ -32,16 +32,12 @@ def test_the_scaling_is_that_of_all_samples_so_far(make):
         model.partial_fit(x, y > np.median(y) if known else y, sample_weight=w, **known)
     x, y, w = np.concatenate(xs), np.concatenate(ys), np.concatenate(weights)
     mean = np.average(x, axis=0, weights=w)
-    np.testing.assert_allclose(model.preprocessing_.scaling.x_mean, mean)
-    np.testing.assert_allclose(
-        model.preprocessing_.scaling.x_scale, np.sqrt(np.average((x - mean) ** 2, axis=0, weights=w))
-    )
+    scaling = model.preprocessing_.scaling
+    np.testing.assert_allclose(scaling.x_mean, mean)
+    np.testing.assert_allclose(scaling.x_scale, np.sqrt(np.average((x - mean) ** 2, axis=0, weights=w)))
     if make is MeshRegressor:
-        np.testing.assert_allclose(model.preprocessing_.scaling.y_mean, np.average(y, weights=w))
-        np.testing.assert_allclose(
-            model.preprocessing_.scaling.y_scale,
-            np.sqrt(np.average((y - model.preprocessing_.scaling.y_mean) ** 2, weights=w)),
-        )
+        np.testing.assert_allclose(scaling.y_mean, np.average(y, weights=w))
+        np.testing.assert_allclose(scaling.y_scale, np.sqrt(np.average((y - scaling.y_mean) ** 2, weights=w)))
 
 
 def test_what_stays():
@@ -51,10 +47,9 @@ def test_what_stays():
     still = MeshRegressor(4, random_state=0, loss="huber", solver="adam").partial_fit(D, T)
     before = still.preprocessing_.scaling
     still.partial_fit(D + 1, T + 100)
-    np.testing.assert_array_equal(
-        still.preprocessing_.scaling.y_mean, before.y_mean
-    )  # medians cannot be kept up to date
-    assert (still.preprocessing_.scaling.x_mean > before.x_mean).all()
+    after = still.preprocessing_.scaling
+    np.testing.assert_array_equal(after.y_mean, before.y_mean)  # medians cannot be kept up to date
+    assert (after.x_mean > before.x_mean).all()
     bare = MeshRegressor(4, random_state=0, standardize=False, solver="adam").partial_fit(D, T).partial_fit(D + 5, T)
     assert not bare.preprocessing_.scaling.x_mean.any()
     stream = MeshRegressor(4, random_state=0, solver="adam", warm_start=True, max_epochs=2).partial_fit(D, T)
@@ -77,22 +72,6 @@ def test_a_feature_that_was_constant_for_a_while():
     one.partial_fit(D[1:], T[1:])
     np.testing.assert_allclose(one.preprocessing_.scaling.x_scale, D.std(axis=0))
     np.testing.assert_allclose(one.preprocessing_.scaling.y_scale, T.std())
-
-
-@pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e160, 1e305])
-def test_streams_near_the_ends_of_the_range(factor):
-    power = 2.0 ** np.round(np.log2(factor))
-    models = [MeshRegressor(2, random_state=0, solver="adam") for _ in range(2)]
-    for x, y in drifting(4):
-        x = x / 100
-        models[0].partial_fit(x, y)
-        models[1].partial_fit(x * power, y)
-    np.testing.assert_allclose(
-        models[1].preprocessing_.scaling.x_mean / power, models[0].preprocessing_.scaling.x_mean, rtol=1e-12
-    )
-    np.testing.assert_allclose(
-        models[1].preprocessing_.scaling.x_scale / power, models[0].preprocessing_.scaling.x_scale, rtol=1e-12
-    )
 
 
 def test_an_unlucky_first_call_does_not_spoil_a_stream():
@@ -174,16 +153,6 @@ def test_the_graph_changes_on_the_way():
         model.partial_fit(X + 1, Y)
     np.testing.assert_array_equal(again.mesh_.weights, model.mesh_.weights)
     assert not hasattr(model._structure, "samples")  # a model does not carry samples about
-    seen = []
-
-    class Look(structure.Policy):
-        def propose(self, view, memory):
-            seen.append((view.epoch, view.max_epochs))
-
-    looked = MeshClassifier(2, random_state=0, solver="adam", structure=Look(), max_epochs=7)
-    for _ in range(3):
-        looked.partial_fit(X, Y, classes=[0, 1, 2])
-    assert seen == [(1, 7), (2, 7), (3, 7)]
     grown = MeshRegressor(
         2, random_state=0, solver="adam", structure=structure.Grow(to=4, slow=1.0, wait=2), max_epochs=12
     )

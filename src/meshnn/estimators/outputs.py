@@ -60,7 +60,7 @@ class Outputs(Exports):
 
     def _learner(self) -> Any:
         """Return a stream that continues from what training has found."""
-        from meshnn.streaming.portable_convert import portable_of
+        from meshnn.streaming.portable import portable_of
 
         self.blueprint()  # raises if nothing was learned yet
         return portable_of(self)

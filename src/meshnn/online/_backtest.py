@@ -14,9 +14,6 @@ from meshnn.online.forecaster import MeshForecaster
 
 __all__ = ["BackTest", "back_test"]
 
-#: Points of the past that are tried at most, and values that are seen before the first.
-ORIGINS, FIRST = 50, 10
-
 
 @dataclass(frozen=True)
 class BackTest:
@@ -57,28 +54,14 @@ def _means(values: Array) -> Array:
 
 
 def back_test(
-    model: MeshForecaster, y: Array, horizon: int, level: float = 0.9, origins: int = ORIGINS,
+    model: MeshForecaster, y: Array, horizon: int, level: float = 0.9, origins: int = 50,
     told: Callable[[int, int], None] | None = None, X: Sequence[Mapping[Any, float]] | None = None,
 ) -> BackTest:  # fmt: skip
-    """Let a model learn a series, and forecast it from points in its second half on the way.
+    """Let a model learn a series y (n,), and forecast it from at most `origins` points in its second half on the way.
 
-    One pass does both: the model has never seen what it forecasts. Afterwards it has learned the whole series.
-
-    Parameters
-    ----------
-    model : MeshForecaster
-        That has learned nothing, or what came before y.
-    y : array (n,)
-        NaN where missing; the first is not.
-    horizon : int
-    level : float
-        Of the intervals.
-    origins : int
-        Points at most; 0 only learns.
-    told : callable, optional
-        Is told how many values were learned, of how many.
-    X : sequence of dict, optional
-        Features of each value; those of the steps to forecast are taken as known.
+    One pass does both: the model has never seen what it forecasts. Afterwards it has learned the whole series. Missing
+    values are NaN, but not the first. `told` gets how many values were learned, of how many. X are the features of each
+    value; those of the steps to forecast are taken as known.
     """
     n, horizon = len(y), whole_number("horizon", horizon)
     points = _points(n, horizon, whole_number("origins", origins, least=0))
@@ -97,9 +80,10 @@ def back_test(
 
 def _points(n: int, horizon: int, most: int) -> IntArray:
     """In the second half; those that leave a whole horizon, if there are any."""
-    first = max(n // 2, FIRST)
+    least = 10  # values before the first
+    first = max(n // 2, least)
     last = max(n - horizon, min(first + (n - first) // 2, n - 1))
-    if most == 0 or first > last or n <= FIRST:
+    if most == 0 or first > last or n <= least:
         return np.zeros(0, dtype=np.int64)
     return np.unique(np.linspace(first, last, min(most, last - first + 1)).round().astype(np.int64))
 

@@ -12,26 +12,20 @@ import numpy as np
 
 from meshnn.arguments import as_generator, known, whole_number
 from meshnn.arrays import Array
-from meshnn.codes import MomentRow, StreamNumbers
+from meshnn.codes import StreamNumbers
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.export.blueprint import Blueprint, ExportError, SequenceTiming
 from meshnn.export.exports import Exports
-from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
-from meshnn.online._features import Features
-from meshnn.online._model import OnlineModel, from_plain, to_plain
+from meshnn.online._model import Features, OnlineModel, frame_rows, from_plain, to_plain
+from meshnn.online._tuning import TUNING
 from meshnn.storage import Tree
 from meshnn.streaming import Stream
+from meshnn.streaming.state import mean_and_scale
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 
-__all__ = ["StreamModel", "first_weights", "mean_and_scale"]
-
-#: Standard deviations of the first weights: into hidden neurons (over the root of the number of inputs), between hidden
-#: neurons (over the root of their number), and of the readout.
-INPUT, RECURRENT, READOUT = 1.5, 0.9, 0.1
-#: Hidden neurons that are accepted: the net of a stream is built while a row waits.
-MOST_HIDDEN = 10_000
+__all__ = ["StreamModel"]
 
 
 class StreamModel(OnlineModel, Exports):
@@ -40,20 +34,11 @@ class StreamModel(OnlineModel, Exports):
     loss: str
 
     def __init__(
-        self,
-        hidden: int = 16,
-        topology: str | Callable[[int, int], Topology] = "auto",
-        activation: str = "tanh",
-        memory: str = "none",
-        ticks_per_sample: int | None = None,
-        learner: str = "ekf",
-        settings: Mapping[str, Any] | None = None,
-        structure: Any = None,
-        structure_every: int = 1000,
-        structure_rounds: int = 20,
-        max_features: int = 500,
-        random_state: Seed = None,
-    ) -> None:
+        self, hidden: int = 16, topology: str | Callable[[int, int], Topology] = "auto", activation: str = "tanh",
+        memory: str = "none", ticks_per_sample: int | None = None, learner: str = "ekf",
+        settings: Mapping[str, Any] | None = None, structure: Any = None, structure_every: int = 1000,
+        structure_rounds: int = 20, max_features: int = 500, random_state: Seed = None,
+    ) -> None:  # fmt: skip
         self.hidden, self.topology, self.activation, self.memory = hidden, topology, activation, memory
         self.ticks_per_sample, self.learner, self.settings = ticks_per_sample, learner, settings
         self.structure, self.structure_every, self.structure_rounds = structure, structure_every, structure_rounds
@@ -77,51 +62,49 @@ class StreamModel(OnlineModel, Exports):
 
     @property
     def _outputs(self) -> int:
-        raise NotImplementedError
+        return 1
 
     def _loss_of(self, out: Array, target: float) -> float:
-        """Of outputs, in units of their own: what policies of structure look at."""
+        """Return the loss of outputs, in units of their own: what policies of structure look at."""
         raise NotImplementedError
 
     def _build(self) -> None:
-        """The first net, for the features of the first sample."""
-        d, C = len(self.features_), self._outputs
-        topology = self._topology(d, C)
+        """Make the first net, for the features of the first sample."""
+        topology = self._topology(len(self.features_), self._outputs)
         if self.structure is not None:
-            from meshnn.online._structure import StreamStructure
+            from meshnn.online._structure import StreamStructure  # few streams need training
 
             self._structure = StreamStructure(self.structure, self.structure_every, self.structure_rounds)
             topology = self._structure.first(topology)
-        memory = known("memory", self.memory, ("none", "carry"))
         ticks = topology.default_ticks() if self.ticks_per_sample is None else self.ticks_per_sample
         mesh = Mesh(topology, max(ticks, 1), self.activation, dtype="float64", random_state=0)
-        mesh.weights = first_weights(topology, self.random_state)
-        stream = mesh.stream(
-            self._loss, self.learner, memory=memory, ticks_per_sample=ticks, scale=True, **dict(self.settings or {})
-        )
-        self.mesh_, self.stream_ = mesh, stream
+        mesh.weights = _first_weights(topology, self.random_state)
+        self.mesh_, self.stream_ = mesh, self._stream(mesh, ticks)
+
+    def _stream(self, mesh: Mesh, ticks: int) -> Stream:
+        options = {"memory": self.memory, "ticks_per_sample": ticks, "scale": True, **dict(self.settings or {})}
+        stream: Stream = mesh.stream(self._loss, self.learner, **options)
+        return stream
 
     def _topology(self, d: int, C: int) -> Topology:
         if callable(self.topology):
             found = self.topology(d, C)
-            if not isinstance(found, Topology):
-                raise MeshError(f"topology({d}, {C}) must return a Topology, got {type(found).__name__}")
-            if (found.n_inputs, found.n_outputs) != (d, C):
-                raise MeshError(f"topology({d}, {C}) must have {d} inputs and {C} outputs, got {found!r}")
+            sizes = (found.n_inputs, found.n_outputs) if isinstance(found, Topology) else ()
+            if sizes != (d, C):
+                shown = repr(found) if sizes else type(found).__name__
+                raise MeshError(f"topology({d}, {C}) must be a Topology of {d} inputs and {C} outputs, got {shown}")
             return found
         name = known("topology", self.topology, ("auto", "layered", "mesh", "columns"))
-        hidden = whole_number("hidden", self.hidden, least=0, most=MOST_HIDDEN)
+        hidden = whole_number("hidden", self.hidden, least=0, most=TUNING.most_hidden)
         if name == "auto":
-            name = "layered" if self.memory == "none" else "mesh"
+            name = "layered" if known("memory", self.memory, ("none", "carry")) == "none" else "mesh"
         if name == "layered":
             return Topology.layered([d, hidden, C] if hidden else [d, C])
         if name == "columns":
             return Topology.columns(d, hidden, C)
-        first, last = d + 1, d + 1 + hidden
-        check_fits(32.0 * last * (hidden + C), "the edges of the net", "take fewer hidden neurons")
-        inner = np.indices((last, hidden)).reshape(2, -1).T + np.array([0, first])
-        outer = np.indices((hidden + 1, C)).reshape(2, -1).T + np.array([d, last])
-        return Topology(d, hidden, C, np.concatenate([inner, outer]))
+        whole = Topology.mesh(d, hidden, C, self_loops=True, feedback=False)
+        inner = (whole.src >= d) | (whole.dst < whole.n_neurons - C)  # no input leads to an output
+        return Topology(d, hidden, C, np.stack([whole.src, whole.dst], axis=1)[inner])
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -142,10 +125,7 @@ class StreamModel(OnlineModel, Exports):
         """Refuse what is no sample, before anything changes."""
         self.features_.check(x)
         if not x:
-            raise DataError(
-                "the sample is an empty dictionary, and a net needs a feature at least; leave such samples out, or "
-                "give them one that is always there, such as {'one': 1.0}"
-            )
+            raise DataError("the sample is an empty dictionary; leave it out, or give it a feature like {'one': 1.0}")
 
     def _row(self, x: Any) -> Array:
         """The row of a sample that is to be learned; a net is built, or grows, for features that are new."""
@@ -156,8 +136,11 @@ class StreamModel(OnlineModel, Exports):
         new = self.features_.missing(x)
         free = max(whole_number("max_features", self.max_features) - len(self.features_), 0)
         if len(new) > free and self.stream_ is not None:
-            self._warn_of_features(new[free])
-            new = new[:free]
+            if not self._ignores:
+                what = f"feature {new[free]!r} is ignored, as are all new ones from here on: max_features is"
+                advice = "raise it, or leave out names that differ in every row"
+                warnings.warn(f"{what} {self.max_features}; {advice}", stacklevel=4)
+            self._ignores, new = True, new[:free]
         if new:
             with self._whole():
                 self.features_ = self.features_.with_(new)
@@ -166,15 +149,6 @@ class StreamModel(OnlineModel, Exports):
                 else:
                     self.mesh_.grow_stream(self.stream_, inputs=len(new))
         return self.features_.fill(x)
-
-    def _warn_of_features(self, name: Hashable) -> None:
-        if not self._ignores:
-            self._ignores = True
-            warnings.warn(
-                f"feature {name!r} is ignored, as are all new ones from here on: there are {len(self.features_)}, and "
-                f"max_features is {self.max_features}; raise it, or leave out names that differ in every row",
-                stacklevel=4,
-            )
 
     def _outputs_of(self, x: Mapping[Hashable, Any]) -> Array | None:
         """Outputs for a sample, nothing being remembered; None before anything was learned."""
@@ -206,16 +180,17 @@ class StreamModel(OnlineModel, Exports):
         if self.mesh_ is None or self.stream_ is None:
             raise ExportError("nothing was learned yet, so there is no net to export; call learn_one first")
         s, room = self.stream_, self.stream_.room
+        x_mean, x_scale = mean_and_scale(room.x_moments)
         found = replace(
-            self.mesh_.blueprint(), ticks=s.ticks_per_sample, x_cut=StreamNumbers.INPUT_CUT,
+            self.mesh_.blueprint(), ticks=s.ticks_per_sample,
+            x_mean=x_mean, x_scale=x_scale, x_cut=StreamNumbers.INPUT_CUT,
             features=tuple(str(name) for name in self.features_.names), title=f"{type(self).__name__}: {self.mesh_!r}",
             timing=SequenceTiming(s.ticks_per_sample, 0, "all") if s.memory == "carry" else None,
         )  # fmt: skip
-        x_mean, x_scale = mean_and_scale(room.x_moments)
         if room.y_moments.shape[1]:
             y_mean, y_scale = mean_and_scale(room.y_moments)
             found = replace(found, y_mean=y_mean, y_scale=np.where(np.isfinite(y_scale), y_scale, 0.0))
-        return replace(found, x_mean=x_mean, x_scale=x_scale)
+        return found
 
     def _learner(self) -> Any:
         assert self.stream_ is not None  # there is a blueprint
@@ -237,19 +212,22 @@ class StreamModel(OnlineModel, Exports):
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn the rows of a DataFrame one after the other; all are checked before one is learned."""
-        from meshnn.online._frames import pairs
-
-        samples = pairs(X, y)
-        for _, target in samples:
+        samples, targets = frame_rows(X), list(y)
+        if len(targets) != len(samples):
+            raise DataError(f"X has {len(samples)} rows and y {len(targets)} targets; there must be as many")
+        if not all(samples):
+            raise DataError(f"row {samples.index({})} of X has no features: all are missing; leave such rows out")
+        for target in targets:
             self._check_target(target)
-        for x, target in samples:
+        for x, target in zip(samples, targets, strict=True):
             self.learn_one(x, target)
 
     def predict_many(self, X: Any) -> Any:
         """Return the predictions for the rows of a DataFrame as a Series."""
-        from meshnn.online._frames import predictions
+        import pandas as pd
 
-        return predictions(X, self.predict_one)
+        found = [self.predict_one(x) for x in frame_rows(X)]
+        return pd.Series(found, index=X.index, dtype=None if found else object)
 
     def to_tree(self) -> Tree:
         """Return it as plain values and arrays."""
@@ -260,6 +238,7 @@ class StreamModel(OnlineModel, Exports):
         tree |= {"features": to_plain(self.features_.names, "feature"), "n_samples": self.n_samples_}
         if self.mesh_ is not None and self.stream_ is not None:
             tree |= {"mesh": self.mesh_.to_tree(), "stream": self.stream_.to_tree()}
+            tree["ticks_per_sample"] = self.stream_.ticks_per_sample
         if self._structure is not None:
             tree["structure"] = self._structure.to_tree()
         if self.table_ is not None:
@@ -278,29 +257,24 @@ class StreamModel(OnlineModel, Exports):
         model.table_ = tree.get("table")
         if not isinstance(model.table_, (dict, type(None))):
             raise FileError("what is stored of a table is not a dictionary")
-        model._restore_labels(tree)
-        if "mesh" in tree:
-            model._restore_net(tree)
-        else:
-            model._check_unfitted(tree)
+        model._restore(tree)
         return model
 
-    def _restore_labels(self, tree: Tree) -> None:
-        """Take what the target is from a tree."""
-
-    def _restore_net(self, tree: Tree) -> None:
+    def _restore(self, tree: Tree) -> None:
+        """Take the net of a tree."""
+        if "mesh" not in tree:
+            if len(self.features_) or self.n_samples_ or self.structure is not None or "structure" in tree:
+                raise FileError("it has learned, but its net is missing")
+            trial = type(self)._of_params(tree["params"])
+            trial.features_ = Features(("x",))
+            trial._build()  # refuses parameters that the first sample would be refused for
+            return
         mesh = Mesh.from_tree(tree["mesh"])
-        t, wanted = mesh.topology, (len(self.features_), self._outputs)
-        if (t.n_inputs, t.n_outputs) != wanted or not self.features_.names or mesh.dtype != np.float64:
-            raise FileError(
-                f"its net has {t.n_inputs} inputs and {t.n_outputs} outputs, not {wanted[0]} and {wanted[1]}"
-            )
-        stream = mesh.stream(
-            self._loss, self.learner, memory=self.memory, scale=True,
-            ticks_per_sample=tree["stream"]["ticks_per_sample"], **dict(self.settings or {}),
-        )  # fmt: skip
-        stream.restore(tree["stream"])
-        self.mesh_, self.stream_ = mesh, stream
+        sizes, wanted = (mesh.topology.n_inputs, mesh.topology.n_outputs), (len(self.features_), self._outputs)
+        if sizes != wanted or not self.features_.names or mesh.dtype != np.float64:
+            raise FileError(f"its net has {sizes} inputs and outputs, expected {wanted}")
+        self.mesh_, self.stream_ = mesh, self._stream(mesh, tree["ticks_per_sample"])
+        self.stream_.restore(tree["stream"])
         if "structure" in tree:
             from meshnn.online._structure import StreamStructure
 
@@ -308,34 +282,20 @@ class StreamModel(OnlineModel, Exports):
             policies = self._structure.policies
             self.structure = policies[0] if len(policies) == 1 else list(policies)
 
-    def _check_unfitted(self, tree: Tree) -> None:
-        """Refuse a stored model that could not learn its first sample, or has learned without a net."""
-        if len(self.features_) or self.n_samples_ or self.structure is not None or "structure" in tree:
-            raise FileError("it has learned, but its net is missing")
-        trial = type(self)._of_params(tree["params"])
-        trial.features_ = Features(("x",))
-        trial._build()
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self.mesh_ is not None and self.stream_ is not None:
             self.stream_.attach(self.mesh_.values)
 
 
-def mean_and_scale(moments: Array) -> tuple[Array, Array]:
-    """As the core standardises: a number that never varied has an infinite scale, so that it becomes 0."""
-    mean, deviation = moments[MomentRow.MEAN].copy(), np.sqrt(moments[MomentRow.VARIANCE])
-    return mean, np.where(deviation > StreamNumbers.ROUNDING_SHARE * np.abs(mean), deviation, np.inf)
-
-
-def first_weights(topology: Topology, random_state: Seed) -> Array:
-    """Random weights for a net that begins to learn from a stream."""
+def _first_weights(topology: Topology, random_state: Seed) -> Array:
+    """Return random weights for a net that begins to learn from a stream."""
     t, rng = topology, as_generator(random_state)
     outputs = t.dst >= t.n_neurons - t.n_outputs
-    clamped = t.src < t.n_clamped
-    scale = np.where(clamped, INPUT / np.sqrt(t.n_clamped), RECURRENT / np.sqrt(max(t.n_hidden, 1)))
-    scale = np.where(outputs, READOUT, scale)
+    inner = TUNING.recurrent_weight / np.sqrt(max(t.n_hidden, 1))
+    scale = np.where(t.src < t.n_clamped, TUNING.input_weight / np.sqrt(t.n_clamped), inner)
+    weights: Array = rng.standard_normal(t.n_edges) * np.where(outputs, TUNING.output_weight, scale)
     loops = (t.src == t.dst) & ~outputs
-    weights: Array = rng.standard_normal(t.n_edges) * scale
-    weights[loops] = rng.uniform(0.2, 0.95, int(loops.sum())) if loops.sum() == t.n_hidden else weights[loops]
+    if loops.sum() == t.n_hidden:
+        weights[loops] = rng.uniform(0.2, 0.95, t.n_hidden)
     return weights

@@ -16,22 +16,12 @@ from meshnn.arrays import Array, IntArray
 from meshnn.errors import FileError
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
+from meshnn.online._tuning import TUNING
 from meshnn.storage import Tree
 from meshnn.streaming import Stream
 from meshnn.topology import Topology
 
-__all__ = ["LARGEST", "LONGEST_HORIZON", "LONGEST_SEASON", "Expert", "ExpertView", "Tail", "views"]
-
-#: Values, and forecasts, are cut to this: their squares must be finite.
-LARGEST = 1e100
-#: Steps of a season, and steps ahead that are judged, at most.
-LONGEST_SEASON, LONGEST_HORIZON = 100_000, 1000
-#: Errors of one step that are kept to draw from.
-ERRORS = 256
-#: Standard deviation of the first weights into hidden neurons, times the root of how many lead to each.
-INPUT = 0.5
-#: What the filter is told: of straight lines, of nets; and for how many samples nets look back.
-LINEAR, NET = {"p0": 0.3, "most": 3e-4, "replays": 200}, {"most": 3e-4, "replays": 500}
+__all__ = ["Expert", "ExpertView", "Tail", "find_season", "is_time_to_look", "views"]
 
 
 class Tail:
@@ -69,10 +59,9 @@ class Tail:
     def restore(self, values: Any) -> None:
         """Take stored values, which may come from anywhere."""
         last = self.last(self.keep)
-        if not isinstance(values, np.ndarray) or (values.shape, values.dtype) != (last.shape, last.dtype):
-            raise FileError(f"stored values of the past are not an array of shape {last.shape}")
-        if np.isinf(values).any():
-            raise FileError("stored values of the past are infinite")
+        right = isinstance(values, np.ndarray) and (values.shape, values.dtype) == (last.shape, last.dtype)
+        if not right or np.isinf(values).any():
+            raise FileError(f"stored values of the past are not an array of shape {last.shape} of finite numbers")
         last[:] = values
 
 
@@ -92,7 +81,7 @@ class ExpertView(NamedTuple):
         return " ".join([*parts, kind] if kind else parts)
 
 
-def views(season: int, lags: int, hidden: int, positive: bool) -> list[ExpertView]:
+def views(season: int, lags: int, hidden: int) -> list[ExpertView]:
     """All that are tried; the first is the naive forecast."""
     around = {season - 1, season, season + 1} - {0} if season else set()
     few = tuple(sorted({*range(1, min(lags, 4) + 1)} | around))
@@ -100,7 +89,7 @@ def views(season: int, lags: int, hidden: int, positive: bool) -> list[ExpertVie
     found = [ExpertView(False, True, 0, (), 0)]
     if season:
         found.append(ExpertView(False, False, season, (), 0))
-    for log in (False, True)[: 1 + positive]:
+    for log in (False, True):
         for first in (False, True):
             for over in (0, season)[: 1 + bool(season)]:
                 found.append(ExpertView(log, first, over, few, 0))
@@ -112,37 +101,27 @@ def views(season: int, lags: int, hidden: int, positive: bool) -> list[ExpertVie
 class Expert:
     """A net that forecasts one step of a series from what it saw.
 
-    Parameters
-    ----------
-    view : View
-    seed : int or None
-        Of the first weights; None leaves the net to `from_tree`.
-    settings : dict
-        Of the filter.
-    horizon : int
-        Paths may begin so many values before the last one.
+    Without a seed the net is left to `from_tree`. Paths may begin `horizon` values before the last one.
     """
 
     def __init__(self, view: ExpertView, seed: int | None, settings: dict[str, Any], horizon: int = 0) -> None:
         self.view = view
-        self.reach = view.season + view.first  # values that the base needs
         self.lags: IntArray = np.array(view.lags, dtype=np.int64)
-        self.depth = max(self.reach, max(view.lags, default=1)) + 1
-        self.w = Tail(self.depth + horizon)
-        self.errors = Tail(ERRORS)
+        reach = view.season + view.first  # values that the base needs
+        self.depth = max(reach, max(view.lags, default=1)) + 1
+        self.w, self.errors = Tail(self.depth + horizon), Tail(TUNING.errors)
         self.mesh: Mesh | None = None
         self.stream: Stream | None = None
-        self._settings = ({**(NET if view.hidden else LINEAR), **settings}) if view.lags else {}
+        # nets with hidden neurons look back for more samples
+        default = {"replays": 500} if view.hidden else {"p0": 0.3, "replays": 200}
+        self._settings = {"most": 3e-4, **default, **settings}
         if view.lags and seed is not None:
-            self._build(_topology(len(view.lags), view.hidden), seed)
-
-    def _build(self, topology: Topology, seed: int) -> None:
-        t, rng = topology, np.random.default_rng(seed)
-        mesh = Mesh(t, 2 if t.n_hidden else 1, "tanh", dtype="float64", random_state=0)
-        weights = rng.standard_normal(t.n_edges) * INPUT / math.sqrt(t.n_clamped)
-        weights[t.dst == t.n_neurons - 1] = 0.0  # it begins with its base and the mean
-        mesh.weights = weights
-        self._attach(mesh)
+            t, rng = _topology(len(view.lags), view.hidden), np.random.default_rng(seed)
+            mesh = Mesh(t, 2 if t.n_hidden else 1, "tanh", dtype="float64", random_state=0)
+            weights = rng.standard_normal(t.n_edges) * TUNING.lag_weight / math.sqrt(t.n_clamped)
+            weights[t.dst == t.n_neurons - 1] = 0.0  # it begins with its base and the mean
+            mesh.weights = weights
+            self._attach(mesh)
 
     def _attach(self, mesh: Mesh) -> None:
         self.mesh = mesh
@@ -167,7 +146,7 @@ class Expert:
         return z(1) if first else 0.0
 
     def change(self, x: Array) -> Array:
-        """Features as the series is seen: the last of their rows `(>= reach + 1, n)`, less those of the base."""
+        """Features as the series is seen: the last of their rows, less those of the base."""
         return np.asarray(x[-1] - self.base(lambda k: x[-1 - k]))
 
     def learn(self, z: Tail, value: float, features: Array | None, learns: bool) -> float:
@@ -191,45 +170,48 @@ class Expert:
             row[0, 0, len(w) :] = self.change(features)
         return row
 
-    def _step(self, w: Array, features: Array | None) -> float:
-        if self.stream is None:
-            return 0.0
-        return float(self.stream.peek_row(self._fill(w, features))[0])
-
     # -- many steps --------------------------------------------------------------------------------------------------
 
     def path(self, z: Tail, horizon: int, bounds: tuple[float, float], features: Array | None, ago: int = 0) -> Array:
         """Return the next z `(horizon,)`, each from those before; NaN if the base is not known yet.
 
-        `features` are rows of the past, at least `reach`, and of the steps to come. With `ago` the path begins that
-        many values before the last one.
+        `features` are rows of the past, at least those that the base needs, and of the steps to come. With `ago` the
+        path begins that many values before the last one.
         """
-        depth, (low, high) = self.depth, bounds
-        zs, ws = np.empty(depth + horizon), np.empty(depth + horizon)
-        zs[:depth], ws[:depth] = z.last(depth + ago)[:depth], self.w.last(depth + ago)[:depth]
-        past = 0 if features is None else len(features) - horizon
+        stream, (low, high) = self.stream, bounds
+
+        def step(base: Any, w: Array, seen: Array | None, k: int) -> Any:
+            value = base if stream is None else base + float(stream.peek_row(self._fill(w, seen))[0])
+            return min(max(value, low), high) if value == value else value
+
+        past = [tail.last(self.depth + ago)[: self.depth] for tail in (z, self.w)]
+        return self.follow(past, horizon, features, step)
+
+    def follow(self, past: list[Array], horizon: int, features: Array | None, step: Any) -> Array:
+        """Return the next z `(horizon, ...)` after past z and w `(depth, ...)`, of one path or many beside each other.
+
+        `step` gives the next value from its base, the w that the net looks at, rows of features and its number.
+        """
+        depth, before = self.depth, 0 if features is None else len(features) - horizon
+        zs, ws = (np.concatenate([seen, np.empty((horizon, *seen.shape[1:]))]) for seen in past)
         for k in range(depth, depth + horizon):
             base = self.base(lambda steps, k=k: zs[k - steps])
-            seen = None if features is None else features[: past + k - depth + 1]
-            value = base + self._step(ws[k - self.lags], seen)
-            zs[k] = min(max(value, low), high) if value == value else value
+            seen = None if features is None else features[: before + k - depth + 1]
+            zs[k] = step(base, ws[k - self.lags], seen, k - depth)
             ws[k] = zs[k] - base
         return zs[depth:]
 
     def values(self, z: Any) -> Any:
         """In the units of the series."""
         with np.errstate(over="ignore"):
-            return np.minimum(np.exp(z), LARGEST) if self.view.log else z
+            return np.minimum(np.exp(z), TUNING.largest) if self.view.log else z
 
     # -- files -------------------------------------------------------------------------------------------------------
 
     def to_tree(self) -> Tree:
         log, first, season, lags, hidden = self.view
-        tree: Tree = {
-            "view": [log, first, season, list(lags), hidden],
-            "w": self.w.to_array(),
-            "errors": self.errors.to_array(),
-        }
+        tree: Tree = {"view": [log, first, season, list(lags), hidden]}
+        tree |= {"w": self.w.to_array(), "errors": self.errors.to_array()}
         if self.mesh is not None and self.stream is not None:
             tree |= {"mesh": self.mesh.to_tree(), "stream": self.stream.to_tree()}
         return tree
@@ -241,10 +223,9 @@ class Expert:
         """Return the expert of a tree that may come from anywhere, of a model with this season and these features."""
         log, first, over, lags, hidden = tree["view"]
         over = whole_number("season", over, least=0, most=season or 0)
-        lags = tuple(whole_number("lags", lag, most=LONGEST_SEASON + 1) for lag in lags)
-        view = ExpertView(
-            switch("log", log), switch("first", first), over, lags, whole_number("hidden", hidden, least=0)
-        )
+        lags = tuple(whole_number("lags", lag, most=TUNING.longest_season + 1) for lag in lags)
+        hidden = whole_number("hidden", hidden, least=0)
+        view = ExpertView(switch("log", log), switch("first", first), over, lags, hidden)
         if over not in (0, season or 0):
             raise FileError(f"an expert has season {over}, its model {season}")
         expert = cls(view, None, settings, horizon)
@@ -253,10 +234,10 @@ class Expert:
         if lags:
             mesh = Mesh.from_tree(tree["mesh"])
             right = (mesh.topology.n_inputs, mesh.topology.n_hidden) == (len(lags) + n_features, hidden)
-            if not right or mesh.topology != _topology(len(lags) + n_features, hidden) or mesh.dtype != np.float64:
-                raise FileError(f"the net of an expert does not have {len(lags)} lags and {hidden} hidden neurons")
-            if mesh.ticks != 1 + bool(hidden) or set(mesh.activations[:hidden]) - {"tanh"}:
-                raise FileError("the net of an expert has other ticks or activations")
+            right = right and mesh.dtype == np.float64 and mesh.ticks == 1 + bool(hidden)
+            right = right and mesh.topology == _topology(len(lags) + n_features, hidden)
+            if not right or set(mesh.activations[:hidden]) - {"tanh"}:
+                raise FileError(f"the net of an expert is not one of {len(lags)} lags and {hidden} hidden neurons")
             expert._attach(mesh)
             assert expert.stream is not None
             expert.stream.restore(tree["stream"])
@@ -269,3 +250,46 @@ def _topology(d: int, hidden: int) -> Topology:
     inner = np.indices((d + 1, hidden)).reshape(2, -1).T + np.array([0, d + 1])
     outer = np.stack([np.arange(d + 1 + hidden), np.full(d + 1 + hidden, d + 1 + hidden)], axis=1)
     return Topology(d, hidden, 1, np.concatenate([inner, outer]))
+
+
+def is_time_to_look(count: int) -> bool:
+    """Whether a season should be looked for after so many values.
+
+    >>> [n for n in range(400) if is_time_to_look(n)]
+    [24, 36, 48, 72, 96, 144, 192, 288, 384]
+    """
+    times = 24, 36  # and twice, four times, ... as many
+    return count <= TUNING.kept and any(count % k == 0 and (count // k).bit_count() == 1 for k in times)
+
+
+def find_season(y: Array) -> int | None:
+    """Return the first high peak of the autocorrelation of the changes, or None; 2.5 seasons must have been seen.
+
+    >>> import numpy as np
+    >>> t = np.arange(60)
+    >>> find_season(0.3 * t + np.sin(2 * np.pi * t / 12)), find_season(0.3 * t)
+    (12, None)
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        change = np.diff(y)
+        change -= np.median(change)
+        wide = 5.0 * np.median(np.abs(change))
+        if wide > 0:  # a few wild changes say nothing about the others
+            change = np.clip(change, -wide, wide)
+        change -= change.mean()
+        scale = np.abs(change).max(initial=0.0)
+    n = len(change)
+    most = int(n / 2.5)
+    if most < 3 or not 0 < scale < np.inf or scale <= 1e-9 * np.abs(y).max():
+        return None
+    size = 1 << (2 * n - 1).bit_length()
+    power = np.abs(np.fft.rfft(change / scale, size)) ** 2
+    products = np.fft.irfft(power, size)[: most + 2]
+    r = products / products[0]
+    inner = r[2:-1]
+    least = max(0.25, 2.2 / np.sqrt(n))  # some standard errors of white noise
+    peaks = 2 + np.flatnonzero((inner > r[1:-2]) & (inner >= r[3:]) & (inner > least))
+    if not peaks.size:
+        return None
+    # multiples of a season have peaks, too: the shortest that is almost as high as the highest
+    return int(peaks[r[peaks] >= 0.85 * r[peaks].max()][0])

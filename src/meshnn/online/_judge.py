@@ -9,21 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
-from meshnn.errors import FileError
+from meshnn.online._tuning import TUNING
 from meshnn.storage import Tree
+from meshnn.streaming.state import fill_arrays
 
 __all__ = ["Judge"]
-
-#: Errors fade to a half within this share of the values so far, and within so many at least and at most.
-SHARE, SHORTEST, LONGEST = 0.5, 30.0, 1000.0
-#: Those of the weighted mean fade faster by this: how good it is now matters, not who of several is better.
-FASTER = 0.4
-#: The power that errors are weighted by: one for so many values, up to `STRICT`.
-VALUES_A_POWER, MILD, STRICT = 15.0, 2.0, 8.0
-#: Errors one step before that count as errors of a step: of steps far ahead few are known at first.
-BORROWED = 2.0
-#: Forecasts are written down after every value at first, later after this share of those so far.
-OFTEN = 256
 
 
 class Judge:
@@ -49,12 +39,11 @@ class Judge:
 
     def saw(self, value: float, expected: Array, seen: int) -> None:
         """A value came, which the experts had expected one step ahead (NaN: not at all)."""
-        half = min(max(SHARE * seen, SHORTEST), LONGEST)
-        slow, fast = 0.5 ** (1.0 / half), 0.5 ** (1.0 / max(FASTER * half, SHORTEST))
-        self.total *= slow
-        self.count *= slow
-        self.apart *= fast
-        self.cases *= fast
+        half = min(max(TUNING.fade_share * seen, TUNING.fade_shortest), TUNING.fade_longest)
+        slow = 0.5 ** (1.0 / half)
+        fast = 0.5 ** (1.0 / max(TUNING.fade_faster * half, TUNING.fade_shortest))
+        for sums, fading in ((self.total, slow), (self.count, slow), (self.apart, fast), (self.cases, fast)):
+            sums *= fading
         self.ages += 1
         together = mean_of(self.weights(seen)[:, :1], expected[:, None])
         now = np.append(expected, together)
@@ -75,10 +64,6 @@ class Judge:
         self.apart[h] += errors[-1]
         self.cases[h] += good[-1]
 
-    def wants_forecasts(self, seen: int) -> bool:
-        """Whether forecasts should be written down after so many values."""
-        return seen % max(1, seen // OFTEN) == 0
-
     def note(self, forecasts: Array, seen: int) -> None:
         """Write forecasts `(experts, horizon)` down."""
         together = mean_of(self.weights(seen), forecasts)
@@ -93,7 +78,7 @@ class Judge:
     def weights(self, seen: int) -> Array:
         """Of every expert and step ahead `(experts, horizon)`; 0 for those of which nothing is known."""
         known = self.count[:, 0] > 0
-        power = min(max(seen / VALUES_A_POWER, MILD), STRICT)
+        power = min(max(seen / TUNING.values_per_power, TUNING.mild), TUNING.strict)
         W = np.zeros_like(self.total)
         if not known.any():
             W[0] = 1.0  # the naive one
@@ -105,7 +90,7 @@ class Judge:
             rounding = 1e-12 * mean.max() + 1e-300
             share = ((mean.min() + rounding) / (mean + rounding)) ** power
             W[known, h] = share / share.sum()
-            before, lent = mean, BORROWED
+            before, lent = mean, TUNING.borrowed
         return W
 
     def keep(self, which: IntArray) -> None:
@@ -114,25 +99,15 @@ class Judge:
         self.pending = self.pending[:, np.append(which, self.pending.shape[1] - 1)]
 
     def to_tree(self) -> Tree:
-        names = ("total", "count", "apart", "cases", "ages", "pending")
-        return {name: getattr(self, name).copy() for name in names}
+        return {name: array.copy() for name, array in vars(self).items()}
 
     @classmethod
     def from_tree(cls, tree: Tree, experts: int, horizon: int) -> Judge:
         """Return the errors of a tree that may come from anywhere, for so many experts and steps."""
-        judge, ages = cls(experts, horizon), tree["ages"]
-        shapes = {"total": (experts, horizon), "count": (experts, horizon), "apart": (horizon,), "cases": (horizon,),
-                  "pending": (len(ages), experts + 1, horizon), "ages": (len(ages),)}  # fmt: skip
-        if set(tree) != set(shapes):
-            raise FileError(f"the stored errors must be {', '.join(shapes)}; got {', '.join(tree)}")
-        for name, shape in shapes.items():
-            value, dtype = tree[name], getattr(judge, name).dtype
-            finite = name == "pending" or bool(np.isfinite(value).all() and (value >= 0).all())
-            if value.shape != shape or value.dtype != dtype or not finite:
-                raise FileError(f"the stored {name} of {experts} experts must be {shape} {dtype} of at least 0")
-            setattr(judge, name, value.copy())
-        if (ages >= horizon).any():
-            raise FileError("stored forecasts are older than the horizon")
+        judge, noted = cls(experts, horizon), len(tree["ages"])
+        judge.ages, judge.pending = np.zeros(noted, np.int64), np.zeros((noted, experts + 1, horizon))
+        limits = dict.fromkeys(("total", "count", "apart", "cases"), (0.0, np.finfo(float).max))
+        fill_arrays(vars(judge), tree, limits | {"ages": (0, horizon - 1)})
         return judge
 
 

@@ -1,19 +1,25 @@
-"""What all online models share: parameters, files, names of features and labels in files."""
+"""What all online models share: parameters and files, labels, dictionaries of features turned into rows of numbers."""
 
 from __future__ import annotations
 
 import inspect
+import math
+import numbers
+import struct
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import suppress
+from operator import itemgetter
 from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
 
 from meshnn import storage
+from meshnn.arrays import Array
 from meshnn.errors import DataError, FileError
 from meshnn.topology.builders import Seed
 
-__all__ = ["OnlineModel", "as_label", "from_plain", "to_plain"]
+__all__ = ["Features", "OnlineModel", "as_label", "as_number", "frame_rows", "from_plain", "to_plain"]
 
 
 class OnlineModel:
@@ -66,10 +72,7 @@ def as_label(y: Any) -> Hashable:
     try:
         hash(y)
     except TypeError:
-        raise DataError(
-            f"the label {y!r} is of type {type(y).__name__}, which cannot be a key; a label is a text, a number, a "
-            "truth value or a tuple of these"
-        ) from None
+        raise DataError(f"the label {y!r} is of type {type(y).__name__}; take a text, a number or a tuple") from None
     found: Hashable = y.item() if isinstance(y, (np.bool_, np.number, np.str_)) else y
     # NaN, NaT and pandas' NA are not equal to themselves, or cannot be compared
     missing = type(found).__name__ in ("NAType", "NaTType") or (isinstance(y, np.datetime64) and np.isnat(y))
@@ -80,33 +83,130 @@ def as_label(y: Any) -> Hashable:
 
 def to_plain(values: Iterable[Hashable], what: str) -> list[Any]:
     """Return names or labels for a tree of `meshnn.storage`: tuples become lists, which no label can be."""
-    return [_plain(value, what) for value in values]
-
-
-def _plain(value: Any, what: str) -> Any:
-    if isinstance(value, (np.bool_, np.number)):
-        value = value.item()
-    if isinstance(value, tuple):
-        return [_plain(item, what) for item in value]
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    raise FileError(
-        f"the {what} {value!r} is of type {type(value).__name__}, and files hold texts, numbers, truth values and "
-        "tuples of these only; use such, or pickle the model"
-    )
+    return [_exchanged(value, what, tuple, list) for value in values]
 
 
 def from_plain(values: Any, what: str) -> list[Any]:
     """Return what `to_plain` made plain; each is there once."""
-    found = [_restored(value, what) for value in values] if isinstance(values, list) else None
+    found = [_exchanged(value, what, list, tuple) for value in values] if isinstance(values, list) else None
     if found is None or len(set(found)) != len(found) or any(value != value for value in found):
         raise FileError(f"the stored {what}s are not a list of different ones")
     return found
 
 
-def _restored(value: Any, what: str) -> Any:
-    if isinstance(value, list):
-        return tuple(_restored(item, what) for item in value)
+def _exchanged(value: Any, what: str, old: Any, new: Any) -> Any:
+    value = value.item() if isinstance(value, (np.bool_, np.number)) else value
+    if isinstance(value, old):
+        return new(_exchanged(item, what, old, new) for item in value)
     if value is None or isinstance(value, (str, int, float)):
         return value
-    raise FileError(f"a stored {what} is of type {type(value).__name__}")
+    kinds = "texts, numbers, truth values and tuples of these"
+    raise FileError(f"the {what} {value!r} is of type {type(value).__name__}; files hold {kinds}, so pickle the model")
+
+
+class Features:
+    """Which feature is which input.
+
+    Features that are first met in the same sample are in the order of their names: that of a dictionary says nothing.
+    """
+
+    def __init__(self, names: tuple[Hashable, ...] = ()) -> None:
+        self.names = names
+        self._place = {name: i for i, name in enumerate(names)}
+        self.row = np.full((1, 1, len(names)), np.nan)
+        self._line = self.row[0, 0]
+        # a sample that has all of them is packed by these two, which takes a third of the time of a loop
+        self._values = itemgetter(*names) if len(names) > 1 else None
+        self._pack = struct.Struct(f"{len(names)}d").pack_into
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __reduce__(self) -> Any:
+        return Features, (self.names,)
+
+    def missing(self, x: Any) -> list[Hashable]:
+        """Features of a sample that were not met before; all of the sample is checked first."""
+        self.check(x)
+        new = [name for name in x if name not in self._place]
+        try:
+            return sorted(new)
+        except TypeError:  # names of several types
+            return sorted(new, key=lambda name: (type(name).__qualname__, repr(name)))
+
+    def with_(self, names: Iterable[Hashable]) -> Features:
+        """These and more, which have the next places."""
+        return Features((*self.names, *names))
+
+    def quick(self, x: Any) -> Array | None:
+        """`fill` for a sample that has just the known features, as most have; None if this is no such sample."""
+        if type(x) is dict and self._values is not None and len(x) == len(self.names):
+            try:
+                values = self._values(x)
+                total = sum(values)
+                if total - total == 0:  # all are finite
+                    self._pack(self._line, 0, *values)
+                    return self.row
+            except (KeyError, TypeError, ValueError, OverflowError, struct.error):
+                pass
+        return None
+
+    def fill(self, x: Mapping[Hashable, Any]) -> Array:
+        """The row of a sample `(1, 1, features)`; NaN for features that it does not have. Unknown ones are left out.
+
+        The row is used again for the next sample.
+        """
+        row = self.quick(x)
+        if row is not None:
+            return row
+        self.check(x)
+        self._line[:] = math.nan
+        for name, value in x.items():
+            at = self._place.get(name)
+            if at is not None:
+                self._line[at] = value
+        return self.row
+
+    def check(self, x: Any) -> None:
+        """Refuse what is no dictionary of finite numbers."""
+        if not isinstance(x, Mapping):
+            raise DataError(
+                f"a sample is a dictionary of features such as {{'width': 1.5}}, got {type(x).__name__}; "
+                "for a DataFrame use learn_many and predict_many, for an array dict(enumerate(row))"
+            )
+        for name, value in x.items():
+            as_number(f"feature {name!r}", value, "leave it out where it is missing, one-hot encode texts")
+
+
+def as_number(what: str, value: Any, advice: str) -> float:
+    """Return the value as a float, if it is one finite number; `what` names it in the error."""
+    if type(value) is float and math.isfinite(value):
+        return value
+    number = math.nan
+    if isinstance(value, (numbers.Real, np.bool_)) or (hasattr(value, "__float__") and np.ndim(value) == 0):
+        with suppress(TypeError, ValueError, OverflowError):
+            number = float(value)
+    if not math.isfinite(number):
+        shown = repr(value) if isinstance(value, (str, float)) or value is None else f"of type {type(value).__name__}"
+        raise DataError(f"{what} is {shown[:80]}, expected a finite number; {advice}")
+    return number
+
+
+def frame_rows(X: Any) -> list[dict[Any, Any]]:
+    """Return one dictionary per row of a DataFrame, without what is missing; all of them are checked."""
+    if not hasattr(X, "columns") or not hasattr(X, "itertuples"):
+        raise DataError(f"X must be a DataFrame, got {type(X).__name__}; for single samples use the ..._one methods")
+    names = list(X.columns)
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"X has several columns {twice!r}; give them names of their own")
+    of_numbers = all(kind.kind in "biuf" for kind in X.dtypes)
+    values = X.to_numpy(dtype=float, na_value=np.nan) if of_numbers else X.to_numpy(dtype=object)
+    found = [
+        {name: v for name, v, missing in zip(names, row, gone, strict=True) if not missing}
+        for row, gone in zip(values.tolist(), X.isna().to_numpy().tolist(), strict=True)
+    ]
+    if not of_numbers or np.isinf(values).any():
+        for row in found:
+            Features().check(row)
+    return found

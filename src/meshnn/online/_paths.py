@@ -9,23 +9,18 @@ series itself.
 from __future__ import annotations
 
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
 from meshnn.arrays import Array
 from meshnn.codes import StreamNumbers
-from meshnn.online._base import mean_and_scale
-from meshnn.online._experts import LARGEST, Expert, Tail
+from meshnn.online._experts import Expert, Tail
 from meshnn.online._judge import Judge
+from meshnn.online._tuning import TUNING
+from meshnn.streaming.state import mean_and_scale, standardised
 
 __all__ = ["draw_all", "draw_paths", "quantiles", "quantiles_of_one", "weighted_quantiles"]
-
-#: Paths that are drawn of each expert, and the weight below which none are.
-PATHS, IGNORED = 100, 0.02
-#: Errors that were made count as much as what was drawn once there are this many independent ones.
-TRUST = 6.0
-#: Variances are stretched to so many times theirs at most.
-FURTHEST = 100.0
 
 
 class _Net:
@@ -35,10 +30,11 @@ class _Net:
         assert expert.mesh is not None
         assert expert.stream is not None
         t, stream = expert.mesh.topology, expert.stream
+        learner: Any = stream.learner
         self.c, n = t.n_clamped, t.n_neurons
         self.A = np.zeros((n, n))
         self.A[t.src, t.dst] = expert.mesh.weights
-        P = stream.learner.known.covariance()  # type: ignore[attr-defined]
+        P = learner.covariance()
         D = np.zeros((count, n, n))
         D[:, t.src, t.dst] = rng.standard_normal((count, len(P))) @ _root(P).T
         c = self.c
@@ -47,14 +43,13 @@ class _Net:
         self.x_mean, self.x_scale = mean_and_scale(stream.room.x_moments)
         y_mean, y_scale = mean_and_scale(stream.room.y_moments)
         self.y_mean, self.y_scale = float(y_mean[0]), float(y_scale[0])
-        self.noise = float(np.sqrt(stream.learner.noise[0])) * self.y_scale
+        self.noise = float(np.sqrt(learner.noise[0])) * self.y_scale
 
     def __call__(self, rows: Array) -> Array:
         """Outputs `(count,)` for rows `(count, n_inputs)`."""
         c, A = self.c, self.A
-        with np.errstate(divide="ignore", invalid="ignore"):
-            x = np.clip((rows - self.x_mean) / self.x_scale, -StreamNumbers.INPUT_CUT, StreamNumbers.INPUT_CUT)
-        x = np.concatenate([np.where(np.isfinite(x), x, 0.0), np.ones((len(x), 1))], axis=1)
+        x = standardised(rows, self.x_mean, self.x_scale, StreamNumbers.INPUT_CUT)
+        x = np.concatenate([x, np.ones((len(rows), 1))], axis=1)
         a = np.tanh(x @ A[:c, c:-1])
         out = x @ A[:c, -1] + a @ A[c:-1, -1]
         slope = (1.0 - a * a) * A[c:-1, -1]
@@ -78,9 +73,6 @@ def draw_paths(
     rng: np.random.Generator,
 ) -> Array:  # fmt: skip
     """Values `(count, horizon)` that may come, as this expert sees it, in the units of the series."""
-    depth, lags = expert.depth, expert.lags
-    zs, ws = np.empty((count, depth + horizon)), np.empty((count, depth + horizon))
-    zs[:, :depth], ws[:, :depth] = z.last(depth), expert.w.last(depth)
     errors = expert.errors.last(expert.errors.keep)
     errors = errors[np.isfinite(errors)]
     errors = np.concatenate([errors, -errors]) if len(errors) else np.zeros(1)
@@ -89,19 +81,19 @@ def draw_paths(
         size = float(np.sqrt(np.mean(np.square(errors))))
         errors = errors * (net.noise / size) if size > 0 else errors
     drawn = rng.choice(errors, (count, horizon))
-    past = 0 if features is None else len(features) - horizon
-    for k in range(depth, depth + horizon):
-        base = expert.base(lambda steps, k=k: zs[:, k - steps])
-        value = base + drawn[:, k - depth]
+
+    def step(base: Any, w: Array, features: Array | None, k: int) -> Array:
+        value = base + drawn[:, k]
         if net is not None:
-            rows = ws[:, k - lags]
+            rows = np.ascontiguousarray(w.T)
             if features is not None:
-                seen = expert.change(features[: past + k - depth + 1])
+                seen = expert.change(features)
                 rows = np.concatenate([rows, np.broadcast_to(seen, (count, len(seen)))], axis=1)
             value = value + net(rows)
-        zs[:, k] = np.clip(value, *bounds)
-        ws[:, k] = zs[:, k] - base
-    return np.asarray(expert.values(zs[:, depth:]))
+        return np.asarray(np.clip(value, *bounds))
+
+    past = [np.repeat(tail.last(expert.depth)[:, None], count, axis=1) for tail in (z, expert.w)]
+    return np.ascontiguousarray(expert.values(expert.follow(past, horizon, features, step)).T)
 
 
 def draw_all(
@@ -112,11 +104,11 @@ def draw_all(
     horizon = weights.shape[1]
     drawn, shares = [np.empty((0, horizon))], [np.empty((0, horizon))]
     for expert, (z, bounds), w in zip(experts, seen, weights, strict=True):
-        if w.max() >= IGNORED:
-            paths = draw_paths(expert, z, horizon, bounds, features, PATHS, rng)
+        if w.max() >= TUNING.ignored:
+            paths = draw_paths(expert, z, horizon, bounds, features, TUNING.paths, rng)
             if np.isfinite(paths).all():
                 drawn.append(paths)
-                shares.append(np.repeat(w[None], PATHS, axis=0))
+                shares.append(np.repeat(w[None], TUNING.paths, axis=0))
     counts = np.concatenate(shares)
     return np.concatenate(drawn), counts / np.maximum(counts.sum(axis=0), 1e-300)
 
@@ -128,7 +120,7 @@ def quantiles(paths: Array, shares: Array, middle: Array, levels: Array, judge: 
     factors = _factors(np.sqrt((shares * (paths - middle) ** 2).sum(axis=0)), judge)
     rows = [weighted_quantiles(v, s, levels) for v, s in zip(paths.T, shares.T, strict=True)]
     found = middle[:, None] + factors[:, None] * (np.array(rows) - middle[:, None])
-    return np.asarray(np.clip(found, -LARGEST, LARGEST))
+    return np.asarray(np.clip(found, -TUNING.largest, TUNING.largest))
 
 
 def quantiles_of_one(value: float, count: int, horizon: int, levels: Array) -> Array:
@@ -143,7 +135,7 @@ def quantiles_of_one(value: float, count: int, horizon: int, levels: Array) -> A
     size = [NormalDist().inv_cdf(1.0 - share) if share < 0.5 else 0.0 for share in tail.tolist()]
     away = np.where(levels < 0.5, -1.0, 1.0) * np.array(size) * (abs(value) or 1.0)
     found = value + np.sqrt(np.arange(1.0, horizon + 1))[:, None] * away
-    return np.asarray(np.clip(found, -LARGEST, LARGEST))
+    return np.asarray(np.clip(found, -TUNING.largest, TUNING.largest))
 
 
 def _factors(spread: Array, judge: Judge) -> Array:
@@ -152,8 +144,8 @@ def _factors(spread: Array, judge: Judge) -> Array:
     cases = judge.cases[:n] / np.arange(1, n + 1)  # errors of forecasts that overlap are alike
     # from mean absolute errors, as if they were normal: squares would be those of the few largest, long ago
     made = np.pi / 2 * np.square(judge.apart[:n] / np.maximum(judge.cases[:n], 1e-300))
-    ratio = np.minimum(made / np.maximum(spread[:n] ** 2, 1e-300), FURTHEST)
-    found = np.sqrt((cases * ratio + TRUST) / (cases + TRUST))
+    ratio = np.minimum(made / np.maximum(spread[:n] ** 2, 1e-300), TUNING.furthest)
+    found = np.sqrt((cases * ratio + TUNING.trust) / (cases + TUNING.trust))
     return np.append(found, np.repeat(found[-1], len(spread) - n))
 
 

@@ -12,28 +12,18 @@ from meshnn.arguments import as_generator, whole_number
 from meshnn.arrays import Array
 from meshnn.errors import FileError, MeshError
 from meshnn.losses import Targets, loss_named
+from meshnn.online._tuning import TUNING
 from meshnn.storage import Tree
 from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
 from meshnn.training.samples import InMemorySamples
 from meshnn.training.solvers import Change
-from meshnn.training.structure.runtime import (  # fmt: skip
-    Structure,
-    as_policies,
-    first_topology,
-    memories_from_tree,
-    memories_to_tree,
-    structure_from_tree,
-    structure_to_tree,
-)
+from meshnn.training.structure import runtime
 
 if TYPE_CHECKING:
     from meshnn.online._base import StreamModel
 
 __all__ = ["StreamStructure"]
-
-#: Samples that policies look at: the last ones.
-RECENT = 1000
 
 
 class StreamStructure:
@@ -44,21 +34,19 @@ class StreamStructure:
     """
 
     def __init__(self, policies: Any, every: int, rounds: int) -> None:
-        self.policies = as_policies(policies)
+        self.policies = runtime.as_policies(policies)
         self.every, self.rounds = whole_number("structure_every", every), whole_number("structure_rounds", rounds)
         self.memories = [policy.new_memory() for policy in self.policies]
         self.log: list[str] = []
-        self._rows: deque[tuple[Array, Array]] = deque(maxlen=RECENT)
+        self._rows: deque[tuple[Array, Array]] = deque(maxlen=TUNING.recent)
         self._loss, self._count = 0.0, 0
 
     def first(self, topology: Topology) -> Topology:
         """The graph to begin with; refused if a policy can do nothing with it, before an interval is learned."""
-        found = first_topology(self.policies, topology)
+        found = runtime.first_topology(self.policies, topology)
         if refusal := next(filter(None, (policy.refusal_of(found.n_edges) for policy in self.policies)), ""):
-            raise MeshError(
-                f"{refusal}, of the features of the first sample; take fewer, or, if features or classes are still to "
-                "come, a share such as to=0.5, which is taken of the edges after the first interval"
-            )
+            advice = "take fewer, or a share such as to=0.5, which is taken of the edges after the first interval"
+            raise MeshError(f"{refusal}, of the features of the first sample; {advice}")
         return found
 
     def saw(self, model: StreamModel, row: Array, target: float) -> None:
@@ -90,42 +78,38 @@ class StreamStructure:
             growth = Growth(mesh.topology, neurons_of(before, mesh.topology, change), change.edges)
             stream.grow(growth, mesh.values, mesh.codes, mesh.ties, change.parameters)
 
-    def _runtime(self, model: StreamModel) -> Structure:
+    def _runtime(self, model: StreamModel) -> runtime.Structure:
         """Make the policies' view of the net: anew every time, as features and classes may have come."""
         assert model.mesh_ is not None
         seed = as_generator(model.n_samples_)
-        known = Structure(self.policies, model.mesh_, self._samples(model), self.rounds, seed)
+        known = runtime.Structure(self.policies, model.mesh_, self._samples(model), self.rounds, seed)
         known.memories = self.memories
         return known
 
     def to_tree(self) -> Tree:
         """As plain values and arrays."""
-        width = max((len(x) for x, _ in self._rows), default=0)
+        rows, targets = self._arrays(max((len(x) for x, _ in self._rows), default=0))
+        policies, memories = runtime.structure_to_tree(list(self.policies)), runtime.memories_to_tree(self.memories)
+        return {"policies": policies, "memories": memories, "loss": self._loss, "count": self._count,
+                "log": list(self.log), "rows": rows, "targets": targets[:, 0]}  # fmt: skip
+
+    def _arrays(self, width: int) -> tuple[Array, Array]:
+        """Return the last samples `(n, width)`, NaN for features that came later, and their targets `(n, 1)`."""
         rows = [np.pad(x, (0, width - len(x)), constant_values=np.nan) for x, _ in self._rows]
-        return {
-            "policies": structure_to_tree(list(self.policies)),
-            "memories": memories_to_tree(self.memories),
-            "loss": self._loss,
-            "count": self._count,
-            "log": list(self.log),
-            "rows": np.array(rows).reshape(len(rows), width),
-            "targets": np.array([t for _, t in self._rows]).reshape(len(rows)),
-        }
+        return np.array(rows).reshape(len(rows), width), np.array([t for _, t in self._rows]).reshape(len(rows), 1)
 
     @classmethod
     def from_tree(cls, tree: Tree, model: StreamModel) -> StreamStructure:
         """Return the policies of a model with its net, from a tree that may come from anywhere."""
         assert model.stream_ is not None
-        found = cls(structure_from_tree(tree["policies"]), model.structure_every, model.structure_rounds)
-        found.memories = memories_from_tree(found.policies, tree["memories"])
+        found = cls(runtime.structure_from_tree(tree["policies"]), model.structure_every, model.structure_rounds)
+        found.memories = runtime.memories_from_tree(found.policies, tree["memories"])
         found._loss, found._count = float(tree["loss"]), whole_number("count", tree["count"], least=0, most=2**53)
         found.log = [str(word) for word in tree["log"]]
         rows, targets = tree["rows"], tree["targets"]
         right = rows.ndim == 2 and rows.dtype == targets.dtype == np.float64 and targets.shape == rows.shape[:1]
-        if not right or rows.shape[1] > len(model.features_) or not np.isfinite(targets).all():
+        if not right or not len(rows) or rows.shape[1] > len(model.features_) or not np.isfinite(targets).all():
             raise FileError(f"its last rows are {rows.shape} with targets {targets.shape}")
-        if not len(rows):
-            raise FileError("its last rows are missing")
         model.stream_.as_targets(targets[:, None], len(targets))
         found._rows.extend((x.copy(), np.array([t])) for x, t in zip(rows, targets, strict=True))
         found._runtime(model)  # refuses policies for another graph
@@ -136,9 +120,7 @@ class StreamStructure:
         stream, mesh = model.stream_, model.mesh_
         assert stream is not None
         assert mesh is not None
-        d = mesh.topology.n_inputs
-        rows = [np.pad(x, (0, d - len(x)), constant_values=np.nan) for x, _ in self._rows]
-        X, y = stream.scaled(np.array(rows), np.array([t for _, t in self._rows]))
+        X, y = stream.scaled(*self._arrays(mesh.topology.n_inputs))
         loss = loss_named(model._loss)
         values = y[:, 0].astype(np.int64) if loss.classifies and not loss.several else y
         targets = Targets.make(loss, values, None, len(X), mesh.topology.n_outputs, mesh.dtype)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array, BoolArray, FloatArray, IntArray
 from meshnn.codes import Mode
 from meshnn.errors import DataError
 from meshnn.online._base import StreamModel
@@ -21,10 +21,7 @@ from meshnn.tables.names import shown
 from meshnn.tables.streams import Labels, Parsed, StreamSchema, decimal_comma, parse_column, parse_labels, parse_times
 from meshnn.tables.target import MAX_CLASSES
 
-__all__ = ["Piece", "Rows", "TableRunner", "outputs_of"]
-
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+__all__ = ["Piece", "Rows", "TableRunner", "model_classes", "model_values", "outputs_of"]
 
 
 @dataclass
@@ -33,23 +30,24 @@ class Rows:
 
     columns: dict[str, Parsed]  # those that are learned from
     labels: Labels | None  # targets of a classifier
-    values: F64 | None  # of a regressor; NaN where missing
+    values: FloatArray | None  # of a regressor; NaN where missing
     times: tuple[str, Any] | None  # of the column that orders the rows
     count: int  # rows that are in order
     fault: DataError | None  # what is wrong with the row after them
 
     @property
-    def learned(self) -> NDArray[np.bool_]:
+    def learned(self) -> BoolArray:
         """Rows that have a target."""
-        found: NDArray[np.bool_]
-        if self.labels is not None:
-            found = self.labels.codes >= 0
-        else:
-            assert self.values is not None
-            found = self.values == self.values
-        return found
+        found = self.labels.codes >= 0 if self.labels is not None else self.targets == self.targets
+        return np.asarray(found)
 
-    def stop(self, at: int, message: str, code: str, column: str, cell: str) -> None:
+    @property
+    def targets(self) -> FloatArray:
+        """The values of a regressor."""
+        assert self.values is not None
+        return self.values
+
+    def stop(self, at: int, code: str, column: str, cell: str, message: str) -> None:
         """End the rows before one that cannot be used; the error is raised when it comes."""
         self.count, self.fault = at, DataError(message, code=code, field=column, value=cell)
 
@@ -62,20 +60,14 @@ class Piece:
     last: int
     truth: Any  # numbers of classes, -1 where there is none; or values, NaN where there is none
     predicted: Any  # the same
-    right: F64 | None  # the probability of the true class; NaN where there is none
-    chosen: F64 | None  # the probability of the class predicted
+    right: FloatArray | None = None  # the probability of the true class; NaN where there is none
+    chosen: FloatArray | None = None  # the probability of the class predicted
 
 
 class TableRunner:
-    """A model that goes over the rows of a table, test then train.
+    """A model that goes over the rows of a table, test then train; the levels of the schema grow.
 
-    Parameters
-    ----------
-    model : MeshStreamClassifier or MeshStreamRegressor
-    recipe : StreamSchema
-        Its levels grow.
-    separator : str
-        Of the text, if it is one.
+    A text in which columns are separated by `separator` may have decimal commas, which are refused.
     """
 
     def __init__(self, model: StreamModel, recipe: StreamSchema, separator: str = ",") -> None:
@@ -88,29 +80,30 @@ class TableRunner:
     def rows(self, block: Block, name: str) -> Rows:
         """The rows of a block; what cannot be used is refused when its row comes."""
         recipe, table = self.recipe, block.table
+        for column, what in ((recipe.target, "is the target"), (recipe.by, "orders the rows")):
+            if column is not None and column not in table.column_names:
+                what = f"{name} has no column {shown(column)}, which {what}"
+                raise DataError(what, code="column", field=column)
         columns: dict[str, Parsed] = {}
         rows = Rows(columns, None, None, None, len(block), block.fault)
         for column in recipe.features:
             if column not in table.column_names:
                 continue
-            parsed = parse_column(table.column(column), column in recipe.text)
+            columns[column] = parsed = parse_column(table.column(column), column in recipe.text)
             if parsed.infinite >= 0:
-                row = block.first + parsed.infinite + 1
-                self._note("infinite", column, f"column {shown(column)} is infinite in row {row:,}: taken as missing")
+                _, row = _cell(block, column, parsed.infinite)
+                self._note("infinite", column, f"column {shown(column)} is infinite in row {row}: taken as missing")
             if self.separator in (";", "\t") and 0 <= (at := decimal_comma(parsed)) < rows.count:
                 cell, row = _cell(block, column, at)
-                what = f"has decimal commas ({cell!r} in row {row:,}), expected decimal points"
-                rows.stop(at, f"{name}: column {shown(column)} {what}", "decimal", column, cell)
-            columns[column] = parsed
+                what = f"has decimal commas ({cell!r} in row {row}), expected decimal points"
+                rows.stop(at, "decimal", column, cell, f"{name}: column {shown(column)} {what}")
         self._read_target(rows, block, name)
         if recipe.by is not None:
-            self._check_order(rows, block, name)
+            self._check_order(rows, block, name, recipe.by)
         return rows
 
     def _read_target(self, rows: Rows, block: Block, name: str) -> None:
         recipe = self.recipe
-        if recipe.target not in block.table.column_names:
-            raise DataError(f"{name} has no column {shown(recipe.target)}, which is the target", code="column")
         cells = block.table.column(recipe.target)
         if recipe.task == "classify":
             rows.labels = parse_labels(cells, recipe.labels)
@@ -121,22 +114,17 @@ class TableRunner:
         wrong += [parsed.infinite] if parsed.infinite >= 0 else []
         if wrong and min(wrong) < rows.count:
             cell, row = _cell(block, recipe.target, min(wrong))
-            what = f"holds {cell!r} in row {row:,}, expected a finite number; fix or empty the cell"
-            rows.stop(min(wrong), f"{name}: target {shown(recipe.target)} {what}", "text target", recipe.target, cell)
+            what = f"holds {cell!r} in row {row}, expected a finite number; fix or empty the cell"
+            message = f"{name}: target {shown(recipe.target)} {what}"
+            rows.stop(min(wrong), "text target", recipe.target, cell, message)
 
-    def _check_order(self, rows: Rows, block: Block, name: str) -> None:
-        by = self.recipe.by
-        assert by is not None
-        if by not in block.table.column_names:
-            raise DataError(f"{name} has no column {shown(by)}, which orders the rows", code="column", field=by)
-        cells = block.table.column(by)
-        kind, times, good = parse_times(cells, None if self.latest is None else self.latest[0])
+    def _check_order(self, rows: Rows, block: Block, name: str, by: str) -> None:
+        kind, times, good = parse_times(block.table.column(by), None if self.latest is None else self.latest[0])
         called = f"{name}: column {shown(by)}, which orders the rows"
         if good < rows.count:
             wanted = "a number" if kind == "number" else "a number, or a time like 2026-08-01 12:30:00 or 2026-08"
             cell, row = _cell(block, by, good)
-            what = f"row {row:,} holds {cell!r}, expected {wanted}; fix the cell"
-            rows.stop(good, f"{called}: {what}", "order", by, cell)
+            rows.stop(good, "order", by, cell, f"{called}: row {row} holds {cell!r}, expected {wanted}; fix the cell")
         rows.times = kind, times
         at = np.flatnonzero(_there(kind, times[: rows.count]))
         before = [] if self.latest is None else [self.latest[1]]
@@ -145,8 +133,8 @@ class TableRunner:
         if len(steps):
             first = int(at[steps[0] + 1 - len(before)])
             cell, row = _cell(block, by, first)
-            what = f"row {row:,} ({cell}) comes before the row above it; sort the table by that column"
-            rows.stop(first, f"{called}: {what}", "order", by, cell)
+            what = f"row {row} ({cell}) comes before the row above it; sort the table by that column"
+            rows.stop(first, "order", by, cell, f"{called}: {what}")
 
     def _note(self, code: str, column: str, text: str) -> None:
         self.notes.setdefault((code, column), text)
@@ -158,20 +146,11 @@ class TableRunner:
         at = first
         for row in self._events(rows, first, last):
             if at < row:
-                yield self._gone(rows, self._stretch(rows, at, row))
-            yield self._gone(rows, self._single(rows, row))
+                yield self._stretch(rows, at, row)
+            yield self._single(rows, row)
             at = row + 1
         if at < last:
-            yield self._gone(rows, self._stretch(rows, at, last))
-
-    def _gone(self, rows: Rows, piece: Piece) -> Piece:
-        """Remember the time."""
-        if rows.times is not None:
-            kind, times = rows.times[0], rows.times[1][piece.first : piece.last]
-            there = _there(kind, times)
-            if there.any():
-                self.latest = kind, times[there][-1].item()
-        return piece
+            yield self._stretch(rows, at, last)
 
     def _events(self, rows: Rows, first: int, last: int) -> Iterator[int]:
         """Rows in which a feature or a class comes up for the first time."""
@@ -193,7 +172,7 @@ class TableRunner:
                     wanted |= _first(rows.labels.codes[at:last] == code)
         yield from sorted(at + row for row in wanted)
 
-    def _new_levels(self, name: str, parsed: Parsed, learned: NDArray[np.bool_], at: int, last: int) -> set[int]:
+    def _new_levels(self, name: str, parsed: Parsed, learned: BoolArray, at: int, last: int) -> set[int]:
         """Rows in which a text comes up that gets a feature."""
         known = set(self.recipe.levels.get(name, ()))
         new = np.array([*(text not in known for text in parsed.texts), False])
@@ -228,53 +207,40 @@ class TableRunner:
 
     def _single(self, rows: Rows, row: int) -> Piece:
         """One row by way of `predict_one` and `learn_one`, which let the net grow."""
-        model = self.model
-        learn = bool(rows.learned[row])
-        if learn and rows.labels is not None:
-            self._check_classes(rows.labels.values[rows.labels.codes[row]])
+        model, learn = self.model, bool(rows.learned[row])
+        target = None
+        if learn:
+            target = float(rows.targets[row]) if rows.labels is None else rows.labels.values[rows.labels.codes[row]]
+            if rows.labels is not None and target not in model._number and len(model.classes_) >= MAX_CLASSES:
+                raise DataError(
+                    f"target {shown(self.recipe.target)} has more than {MAX_CLASSES:,} classes: it looks like an "
+                    "identifier or a number; choose another target", code="number target", field=self.recipe.target,
+                )  # fmt: skip
         x = self._dictionary(rows, row, learn)
         out = model._outputs_of(x)
-        found = None if out is None else out[None].copy()
-        if not learn:
-            if model.stream_ is not None:
-                model.stream_.step(model.features_.fill(x)[0, 0])
-            return self._piece(rows, row, row + 1, found)
-        if model.stream_ is None and not x:
-            return self._piece(rows, row, row + 1, None)  # nothing to learn from
-        if rows.labels is not None:
-            label = rows.labels.values[rows.labels.codes[row]]
-            piece = self._piece(rows, row, row + 1, found)  # with the classes of before
-            model.learn_one(x, label)
-            piece.truth = np.array([model._number[label]], np.int64)
-            return piece
-        assert rows.values is not None
-        model.learn_one(x, float(rows.values[row]))
-        return self._piece(rows, row, row + 1, found)
-
-    def _check_classes(self, label: Any) -> None:
-        model: Any = self.model
-        if label not in model._number and len(model.classes_) >= MAX_CLASSES:
-            raise DataError(
-                f"target {shown(self.recipe.target)} has more than {MAX_CLASSES:,} classes: it looks like an "
-                "identifier or a number; choose another target", code="number target", field=self.recipe.target,
-            )  # fmt: skip
+        piece = self._piece(rows, row, row + 1, None if out is None else out[None].copy())
+        if learn and (x or model.stream_ is not None):
+            model.learn_one(x, target)
+            if rows.labels is not None:
+                piece.truth = self._numbers(rows, row, row + 1)  # the class may be new
+        elif model.stream_ is not None:
+            model.stream_.step(model.features_.fill(x)[0, 0])
+        return piece
 
     def _stretch(self, rows: Rows, first: int, last: int) -> Piece:
         """Rows that bring nothing new, in compiled code."""
         model = self.model
         assert model.stream_ is not None
-        X, learned = self.matrix(rows, first, last), rows.learned[first:last]
-        targets = np.full(last - first, np.nan)
-        if rows.labels is not None:
-            targets[learned] = self._outputs(self._numbers(rows, first, last)[learned])
-        else:
-            assert rows.values is not None
-            targets[:] = rows.values[first:last]
-        out = model.stream_.run(X, targets)
-        model.n_samples_ += int(learned.sum())
+        if rows.labels is None:
+            targets = rows.targets[first:last]
+        else:  # as `learn_one` has it, one output for two classes
+            number = self._numbers(rows, first, last)
+            targets = np.where(number < 0, np.nan, 1 - number if len(model.classes_) <= 2 else number)
+        out = model.stream_.run(self.matrix(rows, first, last), targets)
+        model.n_samples_ += int(rows.learned[first:last].sum())
         return self._piece(rows, first, last, out)
 
-    def matrix(self, rows: Rows, first: int, last: int) -> F64:
+    def matrix(self, rows: Rows, first: int, last: int) -> FloatArray:
         """Rows of features as the net of now has them; NaN where missing."""
         place, recipe = self.model.features_._place, self.recipe
         X = np.full((last - first, len(place)), np.nan)
@@ -290,59 +256,55 @@ class TableRunner:
                 X[np.flatnonzero(ones >= 0), ones[ones >= 0]] = 1.0
         return X
 
-    def _numbers(self, rows: Rows, first: int, last: int) -> I64:
+    def _numbers(self, rows: Rows, first: int, last: int) -> IntArray:
         """The number of the class of each row; -1 where there is none, or none that is known."""
         assert rows.labels is not None
         number = self.model._number
         known = np.array([*(number.get(label, -1) for label in rows.labels.values), -1], np.int64)
-        found: I64 = known[rows.labels.codes[first:last]]
-        return found
+        return np.asarray(known[rows.labels.codes[first:last]])
 
-    def _outputs(self, numbers: I64) -> I64:
-        """Which output stands for a class, as `learn_one` has it."""
-        return 1 - numbers if len(self.model.classes_) <= 2 else numbers
-
-    def _piece(self, rows: Rows, first: int, last: int, out: F64 | None) -> Piece:
+    def _piece(self, rows: Rows, first: int, last: int, out: Array | None) -> Piece:
+        """What was predicted of rows; their time is remembered."""
         n, model = last - first, self.model
+        if rows.times is not None:
+            kind, times = rows.times[0], rows.times[1][first:last]
+            if (there := _there(kind, times)).any():
+                self.latest = kind, times[there][-1].item()
+        nothing = np.full(n, np.nan)
         if rows.labels is None:
-            assert rows.values is not None
-            predicted = np.full(n, np.nan) if out is None else model_values(model, out)
-            return Piece(first, last, rows.values[first:last], predicted, None, None)
-        truth = self._numbers(rows, first, last)
+            return Piece(first, last, rows.targets[first:last], nothing if out is None else model_values(model, out))
+        truth, at = self._numbers(rows, first, last), np.arange(n)
         if out is None or not model.classes_:
-            nothing = np.full(n, np.nan)
             return Piece(first, last, truth, np.full(n, -1, np.int64), nothing, nothing.copy())
         predicted, P = model_classes(model, out)
-        at = np.arange(n)
         right = np.where(truth >= 0, P[at, np.maximum(truth, 0)], np.nan)
         return Piece(first, last, truth, predicted, right, P[at, predicted])
 
 
-def _cell(block: Block, column: str, at: int) -> tuple[str, int]:
+def _cell(block: Block, column: str, at: int) -> tuple[str, str]:
     """Return a cell as messages show it, and the number of its row in the table."""
-    return str(block.table.column(column)[at].as_py())[:60], block.first + at + 1
+    return str(block.table.column(column)[at].as_py())[:60], f"{block.first + at + 1:,}"
 
 
-def _there(kind: str, times: Any) -> NDArray[np.bool_]:
+def _there(kind: str, times: Any) -> BoolArray:
     """Where a time is not missing."""
-    found: NDArray[np.bool_] = times == times if kind == "number" else times > np.iinfo(np.int64).min
-    return found
+    return np.asarray(times == times if kind == "number" else times > np.iinfo(np.int64).min)
 
 
-def _first(mask: NDArray[np.bool_]) -> set[int]:
+def _first(mask: BoolArray) -> set[int]:
     return {int(mask.argmax())} if mask.any() else set()
 
 
-def model_classes(model: Any, out: F64) -> tuple[I64, F64]:
+def model_classes(model: Any, out: FloatArray) -> tuple[IntArray, FloatArray]:
     """Of rows of outputs: the numbers of the classes predicted, as by `predict_one`, and the probabilities."""
-    P: F64 = np.array([model._probabilities(row) for row in out]).reshape(len(out), len(model.classes_))
+    P: FloatArray = np.array([model._probabilities(row) for row in out]).reshape(len(out), len(model.classes_))
     if out.shape[1] == 1:
         found = (out[:, 0] < 0).astype(np.int64) if len(model.classes_) > 1 else np.zeros(len(out), np.int64)
         return found, P
     return out.argmax(axis=1).astype(np.int64), P
 
 
-def model_values(model: Any, out: F64) -> F64:
+def model_values(model: Any, out: FloatArray) -> FloatArray:
     """Of rows of outputs: the values predicted, as by `predict_one`."""
     found = out[:, 0]
     if model.loss == "poisson":
@@ -350,7 +312,7 @@ def model_values(model: Any, out: F64) -> F64:
     return found.copy()
 
 
-def outputs_of(model: StreamModel, X: F64) -> F64:
+def outputs_of(model: StreamModel, X: FloatArray) -> FloatArray:
     """Outputs for rows of features, nothing being learned.
 
     A net that remembers goes on from row to row; another one sees each for itself, by the scaling of now.
@@ -361,5 +323,4 @@ def outputs_of(model: StreamModel, X: F64) -> F64:
         return stream.run(X)
     out = np.empty((len(X), 1, stream.topology.n_outputs), stream.dtype)
     stream._call(Mode.PEEK, np.ascontiguousarray(X[:, None], stream.dtype), stream._nothing(0), 0, out)
-    found: F64 = out[:, 0]
-    return found
+    return np.asarray(out[:, 0])

@@ -13,7 +13,7 @@ from meshnn.arrays import Array
 from meshnn.errors import FileError
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.online._base import StreamModel
-from meshnn.online._model import as_label, from_plain, to_plain
+from meshnn.online._model import as_label, frame_rows, from_plain, to_plain
 from meshnn.storage import Tree
 
 __all__ = ["MeshStreamClassifier"]
@@ -69,7 +69,7 @@ class MeshStreamClassifier(StreamModel):
 
     @property
     def _loss(self) -> str:
-        # one output for two classes; an output for each of more
+        # two classes have one output, the logit of the first; more have one each
         return "binary_cross_entropy" if len(self.classes_) <= 2 else "cross_entropy"
 
     @property
@@ -122,9 +122,7 @@ class MeshStreamClassifier(StreamModel):
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Any, float]:
         """The probability of each class so far; nothing is learned or remembered."""
         found = self._outputs_of(x)
-        if found is None:
-            return {}
-        return dict(zip(self.classes_, self._probabilities(found), strict=True))
+        return {} if found is None else dict(zip(self.classes_, self._probabilities(found), strict=True))
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Any:
         """The class that is most likely; None before any was learned."""
@@ -143,14 +141,15 @@ class MeshStreamClassifier(StreamModel):
             p = 0.5 * (1.0 + math.tanh(0.5 * out[0]))
             return [p, 1.0 - p]
         powers = np.exp(out - out.max())
-        found: list[float] = (powers / powers.sum()).tolist()
-        return found
+        return list((powers / powers.sum()).tolist())
 
     def predict_proba_many(self, X: Any) -> Any:
         """Return the probabilities of the rows of a DataFrame, one column per class."""
-        from meshnn.online._frames import probabilities
+        import pandas as pd
 
-        return probabilities(X, self.predict_proba_one, self.classes_)
+        found = [list(self.predict_proba_one(x).values()) for x in frame_rows(X)]
+        names = pd.Index(self.classes_, dtype=object, tupleize_cols=False)
+        return pd.DataFrame(found, index=X.index, columns=names, dtype=float)
 
     def _check_target(self, y: Any) -> None:
         as_label(y)
@@ -159,8 +158,9 @@ class MeshStreamClassifier(StreamModel):
         """Return it as plain values and arrays."""
         return super().to_tree() | {"classes": to_plain(self.classes_, "label")}
 
-    def _restore_labels(self, tree: Tree) -> None:
+    def _restore(self, tree: Tree) -> None:
         self.classes_ = [as_label(y) for y in from_plain(tree["classes"], "label")]
         self._number = {y: k for k, y in enumerate(self.classes_)}
         if bool(self.classes_) != ("mesh" in tree):
             raise FileError(f"it has {len(self.classes_)} classes, but {'a' if 'mesh' in tree else 'no'} net")
+        super()._restore(tree)

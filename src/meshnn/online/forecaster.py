@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -13,20 +12,14 @@ from numpy.typing import ArrayLike
 from meshnn.arguments import as_generator, real_number, whole_number
 from meshnn.arrays import Array, IntArray
 from meshnn.errors import DataError, FileError, MeshError
-from meshnn.online._experts import LARGEST, LONGEST_HORIZON, LONGEST_SEASON, Expert, Tail, views
-from meshnn.online._features import Features
+from meshnn.online._experts import Expert, Tail, find_season, is_time_to_look, views
 from meshnn.online._judge import Judge, mean_of
-from meshnn.online._model import OnlineModel, from_plain, to_plain
-from meshnn.online._season import find_season, is_time_to_look
+from meshnn.online._model import Features, OnlineModel, as_number, from_plain, to_plain
+from meshnn.online._tuning import TUNING
 from meshnn.storage import Tree
 from meshnn.topology.builders import Seed
 
 __all__ = ["MeshForecaster"]
-
-#: Values that are kept, to look for a season in and to begin again with another one.
-KEPT = 1536
-#: After so many values only so many experts go on, those that are believed most.
-FEWER = {256: 8, 1024: 5}
 
 
 class MeshForecaster(OnlineModel):
@@ -83,14 +76,9 @@ class MeshForecaster(OnlineModel):
     kind = "stream forecaster"
 
     def __init__(
-        self,
-        season: int | str | None = "auto",
-        lags: int = 18,
-        hidden: int = 8,
-        horizon: int | None = None,
-        settings: Mapping[str, Any] | None = None,
-        random_state: Seed = None,
-    ) -> None:
+        self, season: int | str | None = "auto", lags: int = 18, hidden: int = 8, horizon: int | None = None,
+        settings: Mapping[str, Any] | None = None, random_state: Seed = None,
+    ) -> None:  # fmt: skip
         self.season, self.lags, self.hidden, self.horizon = season, lags, hidden, horizon
         self.settings, self.random_state = settings, random_state
         self._experts: list[Expert] = []
@@ -103,14 +91,9 @@ class MeshForecaster(OnlineModel):
     # -- learning ----------------------------------------------------------------------------------------------------
 
     def fit(self, y: Any, X: Any = None) -> Self:
-        """Forget everything, then learn a series: a Series or list of values, and a DataFrame of features.
+        """Forget everything, then learn a series: a Series or list of values, NaN or None where missing, but not first.
 
-        Parameters
-        ----------
-        y : sequence of float (n,)
-            NaN or None where missing, but not the first.
-        X : DataFrame (n, n_features), optional
-            With the index of y, if that is a Series.
+        X is a DataFrame of features (n, n_features), with the index of y, if that is a Series.
         """
         rows: list[Any] = [None] * len(y)
         if X is not None:
@@ -130,41 +113,38 @@ class MeshForecaster(OnlineModel):
 
         A missing value is filled in by its forecast, and nothing is learned from it; only then x may be left out.
         """
-        self._next(self._number(y), x, True)
+        self._next(y, x, True)
 
     def observe_one(self, y: float | None, x: Mapping[Hashable, Any] | None = None) -> None:
         """Take the next value in, to forecast from, but learn nothing from it."""
-        self._next(self._number(y), x, False)
+        self._next(y, x, False)
 
-    def _next(self, value: float, x: Any, learns: bool) -> None:
+    def _next(self, y: Any, x: Any, learns: bool) -> None:
+        missing = y is None or (isinstance(y, float) and y != y)
+        value = math.nan if missing else as_number("the next value", y, "give None where it is missing")
         features = self.features_
         if x is not None and not len(features):
             features.check(_given(x))
             features = features.with_(features.missing(dict.fromkeys(x, 0.0)))
-        row = self._row(features, x, math.isnan(value))
-        if math.isnan(value) and not self.n_samples_:
+        row = self._row(features, x, missing)
+        if missing and not self.n_samples_:
             raise DataError("the first value is missing; begin with one that is there")
         if not self._experts:
             self._begin()
-        self._widen(features)
-        if math.isnan(value):
+        if len(features) > len(self.features_):
+            self.features_ = features
+            self._rows.widen(len(features))
+            for expert in self._experts:
+                expert.widen(len(features))
+        if missing:
             value, learns = float(self._forecast(1, row[None])[0]), False
-        self._take(value, row, learns)
+        self._take(min(max(value, -TUNING.largest), TUNING.largest), row, learns)
         if self.season == "auto" and is_time_to_look(self.n_samples_):
             self._look_for_season()
-        if self.n_samples_ in FEWER:
-            self._drop(FEWER[self.n_samples_])
-
-    def _number(self, y: Any) -> float:
-        if y is None or (isinstance(y, float) and y != y):
-            return math.nan
-        if not isinstance(y, (numbers.Real, np.bool_)):
-            what = f"the text {y!r}" if isinstance(y, str) else f"of type {type(y).__name__}"
-            raise DataError(f"the next value is {what}; a series is of numbers, None where one is missing")
-        value = float(y)
-        if not math.isfinite(value):
-            raise DataError(f"the next value is {value}; give None if it is missing")
-        return min(max(value, -LARGEST), LARGEST)
+        if most := {256: 8, 1024: 5}.get(self.n_samples_):  # from then on only those that are weighted most go on
+            belief = self._judged.weights(self.n_samples_).max(axis=1)
+            best = np.argsort(-belief, kind="stable")[:most]
+            self._keep(np.unique(np.append(best, 0)))  # the naive one stays
 
     def _row(self, features: Features, x: Any, optional: bool) -> Array:
         """Return the features of a step as a row, NaN where missing; names must be those of before."""
@@ -172,27 +152,31 @@ class MeshForecaster(OnlineModel):
             return np.full(len(features), np.nan)
         found = _given(x) if x is not None else {}
         features.check(found)
-        names = set(features.names)
-        wrong = [name for name in x or () if name not in names] or [n for n in features.names if n not in (x or ())]
-        if wrong:
-            what = "is missing from" if wrong[0] in names else "is not known, but is in"
+        if wrong := set(x or ()).symmetric_difference(features.names):
+            name = min(wrong, key=lambda name: (name in features.names, repr(name)))
+            what = "is missing from" if name in features.names else "is not known, but is in"
             known = ", ".join(map(repr, features.names[:20]))
-            raise DataError(f"feature {wrong[0]!r} {what} x; the features are {known}. Give NaN for a missing value")
+            raise DataError(f"feature {name!r} {what} x; the features are {known}. Give NaN for a missing value")
         return np.array(features.fill(found)[0, 0])
+
+    @property
+    def _judged(self) -> Judge:
+        assert self._judge is not None
+        return self._judge
 
     def _begin(self, season: int | None = None) -> None:
         """Start with nothing learned. Arguments are checked here."""
         if not self.n_samples_:
             self._seed = int(as_generator(self.random_state).integers(2**31))
             if self.season not in ("auto", None):
-                season = whole_number('season, if not "auto" or None,', self.season, most=LONGEST_SEASON)
+                season = whole_number('season, if not "auto" or None,', self.season, most=TUNING.longest_season)
                 season = None if season == 1 else season
         lags = whole_number("lags", self.lags, most=1000)
         hidden = whole_number("hidden", self.hidden, least=0, most=1000)
         default = min(max(season or 0, 12), 24)
-        horizon = whole_number("horizon", default if self.horizon is None else self.horizon, most=LONGEST_HORIZON)
-        settings = dict(self.settings or {})
-        seen = views(season or 0, lags, hidden, positive=True)
+        horizon = default if self.horizon is None else self.horizon
+        horizon = whole_number("horizon", horizon, most=TUNING.longest_horizon)
+        settings, seen = dict(self.settings or {}), views(season or 0, lags, hidden)
         experts = [Expert(view, self._seed + k, settings, horizon) for k, view in enumerate(seen)]
         self._hold(experts, Judge(len(experts), horizon), season)
         self.n_samples_ = 0
@@ -201,27 +185,23 @@ class MeshForecaster(OnlineModel):
 
     def _hold(self, experts: list[Expert], judge: Judge, season: int | None) -> None:
         """Make the buffers of the past for these experts."""
-        keep = max(KEPT, *(expert.depth + judge.horizon for expert in experts))
+        keep = max(TUNING.kept, *(expert.depth + judge.horizon for expert in experts))
         self._past = Tail(keep), Tail(keep)  # as they are, and their logarithms
         self._rows = Tail(keep, max(len(self.features_), 1))
         self._learned = Tail(keep)  # 1, or 0 where a value was missing or only observed
         self._experts, self._judge, self.season_ = experts, judge, season
 
-    def _widen(self, features: Features) -> None:
-        if len(features) > len(self.features_):
-            self.features_ = features
-            self._rows.widen(len(features))
-            for expert in self._experts:
-                expert.widen(len(features))
-
     def _take(self, value: float, row: Array, learns: bool) -> None:
-        judge = self._judge
-        assert judge is not None
+        judge = self._judged
         self._rows.append(row if len(row) else math.nan)
         self._learned.append(float(learns))
         seen = self._seen_features()
         if len(self.features_) and learns and len(judge.ages) == 1 and judge.ages[0]:
-            self._judge_again(int(judge.ages[0]))
+            # forecast the value that has just come from `age` values before, with the features that came since
+            age = int(judge.ages[0])
+            features = self._rows.last(min((self.season_ or 0) + 2 + age, self._rows.keep))
+            found = [self._path(expert, age + 1, features, age)[-1] for expert in self._experts]
+            judge.fill(age, np.array(found), self.n_samples_)
         if value <= 0 and any(expert.view.log for expert in self._experts):
             self._keep(np.array([k for k, expert in enumerate(self._experts) if not expert.view.log]))
         zs = value, math.log(value) if value > 0 else math.nan
@@ -235,21 +215,10 @@ class MeshForecaster(OnlineModel):
             judge.saw(value, expected, self.n_samples_)
         self.n_samples_ += 1
         if not len(self.features_):
-            if judge.wants_forecasts(self.n_samples_):
+            if self.n_samples_ % max(1, self.n_samples_ // TUNING.often) == 0:
                 judge.note(self._paths(judge.horizon, np.empty((judge.horizon, 0))), self.n_samples_)
         elif not len(judge.ages):  # forecasts follow step by step, as features come to be known
             judge.note(np.full((len(self._experts), judge.horizon), np.nan), self.n_samples_)
-
-    def _judge_again(self, age: int) -> None:
-        """Forecast the value that has just come from `age` values before, with the features that came since."""
-        assert self._judge is not None
-        features = self._rows.last(min((self.season_ or 0) + 2 + age, self._rows.keep))
-        found = np.empty(len(self._experts))
-        for k, expert in enumerate(self._experts):
-            log = expert.view.log
-            path = expert.path(self._past[log], age + 1, self._bounds(log, age + 1), features, age)
-            found[k] = expert.values(path[-1])
-        self._judge.fill(age, found, self.n_samples_)
 
     def _seen_features(self, future: Array | None = None) -> Array | None:
         """Rows of features as far back as an expert needs them, then those to come."""
@@ -259,7 +228,7 @@ class MeshForecaster(OnlineModel):
         return past if future is None else np.concatenate([past, future])
 
     def _look_for_season(self) -> None:
-        y = self._past[0].last(self.n_samples_ if self.n_samples_ < KEPT else KEPT).copy()
+        y = self._past[0].last(min(self.n_samples_, TUNING.kept)).copy()
         season = find_season(y)
         if season == self.season_:
             return
@@ -268,27 +237,16 @@ class MeshForecaster(OnlineModel):
         for value, row, learns in zip(y.tolist(), rows, learned, strict=True):
             self._take(value, row[: len(self.features_)], learns > 0)
 
-    def _drop(self, most: int) -> None:
-        assert self._judge is not None
-        belief = self._judge.weights(self.n_samples_).max(axis=1)
-        best = np.argsort(-belief, kind="stable")[:most]
-        self._keep(np.unique(np.append(best, 0)))  # the naive one stays
-
     def _keep(self, which: IntArray) -> None:
-        assert self._judge is not None
         self._experts = [self._experts[k] for k in which]
-        self._judge.keep(which)
+        self._judged.keep(which)
 
     # -- forecasts ---------------------------------------------------------------------------------------------------
 
     def forecast(self, horizon: int, xs: Sequence[Mapping[Hashable, Any]] | None = None) -> list[float]:
         """The next `horizon` values; 0 before anything was learned.
 
-        Parameters
-        ----------
-        horizon : int
-        xs : list of dict, optional
-            Features of the steps to come, one dictionary per step; without them each counts as its mean.
+        `xs` are the features of the steps to come, one dictionary per step; without them each counts as its mean.
         """
         horizon = whole_number("horizon", horizon)
         return self._forecast(horizon, self._future(horizon, xs)).tolist() if self.n_samples_ else [0.0] * horizon
@@ -296,10 +254,7 @@ class MeshForecaster(OnlineModel):
     def forecast_interval(
         self, horizon: int, xs: Sequence[Mapping[Hashable, Any]] | None = None, level: float = 0.9
     ) -> list[tuple[float, float]]:
-        """For each of the next values, bounds that it is between with probability `level`, each by itself.
-
-        See `forecast_quantiles`.
-        """
+        """Bounds that each of the next values is between with probability `level`; see `forecast_quantiles`."""
         level = real_number("level", level, "a number between 0 and 1", lambda v: 0 < v < 1)
         found = self.forecast_quantiles(horizon, xs, [0.5 - level / 2, 0.5 + level / 2])
         return [(float(low), float(high)) for low, high in found]
@@ -309,14 +264,11 @@ class MeshForecaster(OnlineModel):
     ) -> Array:
         """Quantiles of the next values `(horizon, levels)`.
 
-        Of every expert paths are drawn: with parameters from the covariance P of its filter, and an error at every
-        step, one of those that were made, of the size of the noise that the filter has found. Their spread at each step
-        ahead is then brought nearer to that of the errors that were made lately so many steps ahead, the more of those
-        there are. The same values give the same quantiles: draws depend on `random_state` and `n_samples_` only.
-
-        A single value, or n that are all the same, made no errors to learn from. Then the next value is taken to be
-        another one with probability 1 / n: as far away, usually, as the value is from 0 (1, if it is 0), and further
-        with every step. So an interval of 90% has a width until ten equal values were seen.
+        Paths are drawn of every expert, with parameters from the covariance of its filter and an error at every step.
+        Their spread at each step ahead is brought nearer to that of recent errors, the more of those there are. The
+        same values give the same quantiles: draws depend on `random_state` and `n_samples_` only. After n values that
+        are all the same, the next is taken to be another one with probability 1 / n, usually as far away as the value
+        is from 0. So an interval of 90% has a width until ten equal values were seen.
         """
         horizon = whole_number("horizon", horizon)
         wanted = np.atleast_1d(np.asarray(levels, dtype=float))
@@ -324,59 +276,52 @@ class MeshForecaster(OnlineModel):
             raise MeshError(f"levels must be numbers between 0 and 1, got {levels!r}")
         future = self._future(horizon, xs)
         if not self.n_samples_:
-            raise MeshError(
-                "no value was learned yet, so there is nothing to tell an interval from; call learn_one first"
-            )
+            raise MeshError("no value was learned yet, so there is no interval; call learn_one first")
         return self._quantiles(horizon, future, wanted)
 
     def _quantiles(self, horizon: int, future: Array, levels: Array) -> Array:
         from meshnn.online._paths import draw_all, quantiles, quantiles_of_one
 
-        assert self._judge is not None
         low, high = self._bounds(False, horizon)
         if low == high:
-            count = int(self._learned.last(min(self.n_samples_, KEPT)).sum())  # those that are filled in say nothing
+            count = int(self._learned.last(min(self.n_samples_, TUNING.kept)).sum())  # filled values are no evidence
             return quantiles_of_one(low, max(count, 1), horizon, levels)
         rng = np.random.default_rng([self._seed, self.n_samples_])
         seen = [(self._past[e.view.log], self._bounds(e.view.log, horizon)) for e in self._experts]
-        features, W = self._seen_features(future), self._weights(horizon)
-        paths, shares = draw_all(self._experts, seen, W, features, rng)
-        return quantiles(paths, shares, self._forecast(horizon, future), levels, self._judge)
+        paths, shares = draw_all(self._experts, seen, self._weights(horizon), self._seen_features(future), rng)
+        return quantiles(paths, shares, self._forecast(horizon, future), levels, self._judged)
 
     def _future(self, horizon: int, xs: Any) -> Array:
         rows = np.full((horizon, len(self.features_)), np.nan)
         if xs is not None:
             given = list(xs)
             if len(given) < horizon:
-                raise DataError(
-                    f"xs has the features of {len(given)} steps, but {horizon} are to be forecast; add them"
-                )
+                raise DataError(f"xs has the features of {len(given)} steps, expected {horizon}; add them")
             for k in range(horizon):
                 rows[k] = self._row(self.features_, given[k], False)
         return rows
 
     def _weights(self, horizon: int) -> Array:
-        assert self._judge is not None
-        W = self._judge.weights(self.n_samples_)
+        W = self._judged.weights(self.n_samples_)
         return np.concatenate([W, np.repeat(W[:, -1:], max(horizon - W.shape[1], 0), axis=1)], axis=1)[:, :horizon]
 
     def _forecast(self, horizon: int, future: Array) -> Array:
-        W, paths = self._weights(horizon), self._paths(horizon, future)
-        found = mean_of(W, paths)
-        return np.clip(np.where(np.isfinite(found), found, paths[0]), -LARGEST, LARGEST)
+        paths = self._paths(horizon, future)
+        found = mean_of(self._weights(horizon), paths)
+        return np.clip(np.where(np.isfinite(found), found, paths[0]), -TUNING.largest, TUNING.largest)
 
     def _paths(self, horizon: int, future: Array) -> Array:
-        """What every expert says `(experts, horizon)`; NaN if it does not know yet."""
+        """Return the forecasts of every expert `(experts, horizon)`; NaN if it does not know yet."""
         seen = self._seen_features(future)
-        found = np.empty((len(self._experts), horizon))
-        for k, expert in enumerate(self._experts):
-            log = expert.view.log
-            found[k] = expert.values(expert.path(self._past[log], horizon, self._bounds(log, horizon), seen))
-        return found
+        return np.array([self._path(expert, horizon, seen) for expert in self._experts])
+
+    def _path(self, expert: Expert, horizon: int, features: Array | None, ago: int = 0) -> Any:
+        log = expert.view.log
+        return expert.values(expert.path(self._past[log], horizon, self._bounds(log, horizon), features, ago))
 
     def _bounds(self, log: bool, horizon: int) -> tuple[float, float]:
         """Far below and above what was seen: a net may run away when it feeds itself."""
-        count = min(self.n_samples_, KEPT)
+        count = min(self.n_samples_, TUNING.kept)
         z = self._past[log].last(count)
         low, high = float(np.nanmin(z)), float(np.nanmax(z))
         margin = (high - low) * (1.0 + horizon / count)
@@ -388,7 +333,7 @@ class MeshForecaster(OnlineModel):
         """Who is believed: name of each expert, its weight one step ahead and at the horizon; the first is naive."""
         if self._judge is None:
             raise MeshError("nothing was learned yet; call learn_one first")
-        W = self._judge.weights(self.n_samples_)
+        W = self._judged.weights(self.n_samples_)
         found = [(e.view.name, float(w[0]), float(w[-1])) for e, w in zip(self._experts, W, strict=True)]
         return sorted(found, key=lambda line: -line[1] - line[2])
 
@@ -397,17 +342,16 @@ class MeshForecaster(OnlineModel):
     def to_tree(self) -> Tree:
         """Return it as plain values and arrays."""
         tree = super().to_tree()
-        tree |= {
-            "n_samples": self.n_samples_,
-            "seed": self._seed,
-            "features": to_plain(self.features_.names, "feature"),
-        }
+        tree |= {"n_samples": self.n_samples_, "seed": self._seed,
+                 "features": to_plain(self.features_.names, "feature")}  # fmt: skip
         if self._judge is not None:
-            past = {"values": self._past[0], "rows": self._rows, "learned": self._learned}
             tree |= {"season": self.season_, "horizon": self._judge.horizon, "judge": self._judge.to_tree(),
                      "experts": [expert.to_tree() for expert in self._experts],
-                     "past": {name: tail.to_array() for name, tail in past.items()}}  # fmt: skip
+                     "past": {name: tail.to_array() for name, tail in self._tails().items()}}  # fmt: skip
         return tree
+
+    def _tails(self) -> dict[str, Tail]:
+        return {"values": self._past[0], "rows": self._rows, "learned": self._learned}
 
     @classmethod
     def from_tree(cls, tree: Tree) -> Any:
@@ -425,17 +369,17 @@ class MeshForecaster(OnlineModel):
         return model
 
     def _restore(self, tree: Tree) -> None:
-        season = None if tree["season"] is None else whole_number("season", tree["season"], 2, LONGEST_SEASON)
-        horizon = whole_number("horizon", tree["horizon"], most=LONGEST_HORIZON)
+        season = None if tree["season"] is None else whole_number("season", tree["season"], 2, TUNING.longest_season)
+        horizon = whole_number("horizon", tree["horizon"], most=TUNING.longest_horizon)
         settings, F = dict(self.settings or {}), len(self.features_)
         experts = [Expert.from_tree(part, settings, horizon, season, F) for part in tree["experts"]]
         if not experts or experts[0].view.name != "last":
             raise FileError("the naive expert is missing")
         self._hold(experts, Judge.from_tree(tree["judge"], len(experts), horizon), season)
-        for name, tail in (("values", self._past[0]), ("rows", self._rows), ("learned", self._learned)):
+        for name, tail in self._tails().items():
             tail.restore(tree["past"][name])
         last = self._past[0].last(min(self.n_samples_, self._past[0].keep))
-        if not (np.abs(last) <= LARGEST).all():
+        if not (np.abs(last) <= TUNING.largest).all():
             raise FileError(f"{len(last)} values were learned, and not all are there")
         if any(expert.view.log for expert in experts) and not (last > 0).all():
             raise FileError("an expert looks at logarithms of values that are not positive")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from meshnn.arrays import Array
 from meshnn.errors import DataError
 from meshnn.export.blueprint import Blueprint
 from meshnn.online._base import StreamModel
+from meshnn.online._model import as_number
 from meshnn.topology import Topology
 from meshnn.topology.builders import Seed
 
@@ -44,21 +44,11 @@ class MeshStreamRegressor(StreamModel):
     kind = "stream regressor"
 
     def __init__(
-        self,
-        hidden: int = 16,
-        topology: str | Callable[[int, int], Topology] = "auto",
-        activation: str = "tanh",
-        memory: str = "none",
-        ticks_per_sample: int | None = None,
-        learner: str = "ekf",
-        settings: Mapping[str, Any] | None = None,
-        loss: str = "squared_error",
-        structure: Any = None,
-        structure_every: int = 1000,
-        structure_rounds: int = 20,
-        max_features: int = 500,
-        random_state: Seed = None,
-    ) -> None:
+        self, hidden: int = 16, topology: str | Callable[[int, int], Topology] = "auto", activation: str = "tanh",
+        memory: str = "none", ticks_per_sample: int | None = None, learner: str = "ekf",
+        settings: Mapping[str, Any] | None = None, loss: str = "squared_error", structure: Any = None,
+        structure_every: int = 1000, structure_rounds: int = 20, max_features: int = 500, random_state: Seed = None,
+    ) -> None:  # fmt: skip
         super().__init__(
             hidden, topology, activation, memory, ticks_per_sample, learner, settings, structure, structure_every,
             structure_rounds, max_features, random_state,
@@ -69,10 +59,6 @@ class MeshStreamRegressor(StreamModel):
     def _loss(self) -> str:
         return known("loss", self.loss, ("squared_error", "huber", "poisson"))
 
-    @property
-    def _outputs(self) -> int:
-        return 1
-
     def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
         """Learn that the sample x has the value y."""
         self._check_target(y)
@@ -82,15 +68,7 @@ class MeshStreamRegressor(StreamModel):
         return float(np.square(out[0] - target))
 
     def _check_target(self, y: Any) -> None:
-        if type(y) is not float and not isinstance(y, (numbers.Real, np.bool_)):
-            hint = "for classes use MeshStreamClassifier" if isinstance(y, str) else "leave samples without one out"
-            raise DataError(f"the target is {y!r}, which is no number; {hint}")
-        try:
-            finite = math.isfinite(y)
-        except OverflowError:
-            finite = False
-        if not finite:
-            raise DataError(f"the target is {y!r}, which is no finite number; leave such samples out")
+        as_number("the target", y, "leave such samples out, and use MeshStreamClassifier for classes")
         if self.loss == "poisson" and y < 0:
             raise DataError(f'the target is {y!r}, but loss="poisson" learns counts of at least 0; take another loss')
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from meshnn import checks
 from meshnn.arguments import known, switch, whole_number
+from meshnn.arrays import Array, IntArray
 from meshnn.codes import ClockPlace, Mode
 from meshnn.errors import DataError, MeshError
 from meshnn.losses import loss_named
 from meshnn.parameters import Ties
+from meshnn.storage import Tree
 from meshnn.streaming.learners import Learner
-from meshnn.streaming.state import Workspace
+from meshnn.streaming.state import Workspace, fill_arrays
 from meshnn.topology import Topology
 
 __all__ = ["BaseStream"]
-
-Array = NDArray[Any]
-I64 = NDArray[np.int64]
 
 
 class BaseStream:
@@ -31,35 +30,24 @@ class BaseStream:
     delay: int = 0
     #: The arrays that it remembers, and buffers.
     room: Workspace
+    #: The names of those that it remembers.
+    kept: ClassVar[tuple[str, ...]]
+    #: Of states, influences and parameters.
+    dtype: np.dtype[Any]
 
     def __init__(
-        self,
-        topology: Topology,
-        codes: I64,
-        ties: Ties,
-        values: Array,
-        *,
-        loss: str,
-        learner: Learner,
-        ticks_per_sample: int,
-        memory: str,
-        scale: bool = False,
-    ) -> None:
+        self, topology: Topology, codes: IntArray, ties: Ties, values: Array, *, loss: str, learner: Learner,
+        ticks_per_sample: int, memory: str, scale: bool = False,
+    ) -> None:  # fmt: skip
         self.topology, self.codes, self.ties = topology, codes, ties
         self.loss, self.learner = loss_named(loss), learner
         if not self.loss.streams:
-            advice = "take another loss, or learn from all samples with MeshRegressor"
-            raise MeshError(f"streams do not know the loss {self.loss.name!r}; {advice}")
+            raise MeshError(f"streams do not know the loss {self.loss.name!r}; take another one, or MeshRegressor")
         self.ticks_per_sample = whole_number("ticks_per_sample", ticks_per_sample, most=10_000)
         self.memory = known("memory", memory, ("carry", "none"))
         self.scale = switch("scale", scale)
         topology.check_reachable(self.ticks_per_sample if memory == "none" else topology.n_neurons)
         self._given = values  # of the mesh, which are kept up to date
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of states, influences and parameters."""
-        raise NotImplementedError
 
     @property
     def width(self) -> int:
@@ -94,8 +82,12 @@ class BaseStream:
     def gradient(self, target: ArrayLike, delay: int = 0) -> Array:
         """Return the gradient `(n_parameters,)` of the loss of that sample, through all of the past."""
         self._learn(target, delay, Mode.DERIVE)
-        found: Array = self.room.grad[: self.ties.n_parameters].copy()
-        return found
+        return np.array(self.room.grad[: self.ties.n_parameters])
+
+    def reset(self) -> None:
+        """Forget the states and their influences; what was learned stays."""
+        self.room.s[..., self.topology.n_clamped :] = 0
+        self.room.J[:] = 0
 
     def run(self, X: ArrayLike, Y: ArrayLike | None = None, delay: int = 0) -> Array:
         """Test, then train, over whole arrays in compiled code.
@@ -118,7 +110,7 @@ class BaseStream:
         single = found.ndim == 2
         samples = self._as_inputs(found[:, None] if single else found, np.shape(X))
         delay, T = self._as_delay(delay), len(samples)
-        out: Array = np.empty((T, self.n_streams, self.topology.n_outputs), self.dtype)
+        out = self._nothing(T, self.topology.n_outputs)
         if Y is None:
             self._call(Mode.ADVANCE, samples, self._nothing(T), 0, out)
         else:
@@ -137,36 +129,50 @@ class BaseStream:
     def _advance(self, x: ArrayLike, mode: int) -> Array:
         found = checks.numbers("x", x)
         row = self._as_inputs(found.reshape(1, 1, -1) if found.ndim == 1 else found[None], np.shape(x))
-        out: Array = np.empty((1, self.n_streams, self.topology.n_outputs), self.dtype)
+        out = self._nothing(1, self.topology.n_outputs)
         self._call(mode, row, self._nothing(0), 0, out)
-        given: Array = out[0, 0] if found.ndim == 1 else out[0]
-        return given
+        return np.asarray(out[0, 0] if found.ndim == 1 else out[0])
 
     def _learn(self, target: ArrayLike, delay: int, mode: int) -> None:
         delay = self._as_delay(delay)
         if self.samples <= delay:
-            raise MeshError(
-                f"there is no sample {delay} before the last one: {self.samples} were seen; call step(x) first"
-            )
+            raise MeshError(f"{self.samples} samples were seen, so none {delay} before the last; call step(x) first")
         given = np.asarray(target)
         targets = self.as_targets(given[None] if self.n_streams == 1 or given.ndim else given, 1)
-        B, t = self.n_streams, self.topology
-        self._call(
-            mode, np.empty((0, B, t.n_inputs), self.dtype), targets, delay, np.empty((1, B, t.n_outputs), self.dtype)
-        )
+        nothing = np.empty((0, self.n_streams, self.topology.n_inputs), self.dtype)
+        self._call(mode, nothing, targets, delay, self._nothing(1, self.topology.n_outputs))
 
-    def _nothing(self, T: int) -> Array:
-        return np.full((T, self.n_streams, self.width), np.nan, self.dtype)
+    def _nothing(self, T: int, width: int | None = None) -> Array:
+        return np.full((T, self.n_streams, self.width if width is None else width), np.nan, self.dtype)
+
+    # -- what it remembers ---------------------------------------------------------------------------------------
+
+    def to_tree(self) -> Tree:
+        """All that it remembers, as plain arrays; the parameters are the mesh's, too."""
+        return {name: array.copy() for name, array in self._arrays().items()}
+
+    def restore(self, tree: Tree) -> None:
+        """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
+        fill_arrays(self._arrays(), tree, self._limits())
+        self._restored()
+
+    def _arrays(self) -> dict[str, Array]:
+        return {name: getattr(self.room, name) for name in self.kept}
+
+    def _limits(self) -> dict[str, tuple[Any, Any]]:
+        """Return the smallest and largest numbers of stored arrays, where others would do harm."""
+        raise NotImplementedError
+
+    def _restored(self) -> None:
+        """Hand the restored parameters to the mesh."""
+        raise NotImplementedError
 
     # -- what it is given --------------------------------------------------------------------------------------------
 
     def _as_delay(self, delay: int) -> int:
         delay = whole_number("delay", delay, least=0)
         if delay > self.delay:
-            raise MeshError(
-                f"delay is {delay}, but the derivatives of only {self.delay} samples before the last one are kept; "
-                f"make the stream with delay={delay}"
-            )
+            raise MeshError(f"delay is {delay}, but the stream keeps {self.delay} samples; make it with delay={delay}")
         return delay
 
     def _as_inputs(self, found: Array, shape: tuple[int, ...]) -> Array:

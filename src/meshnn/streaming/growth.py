@@ -6,22 +6,20 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array, IntArray
 from meshnn.plan.influence import InfluencePlan
 from meshnn.topology import Topology
 
 __all__ = ["Growth", "grown", "moved_influences", "row_slices"]
-
-I64 = NDArray[np.int64]
 
 
 class Growth(NamedTuple):
     """A graph that came from another one."""
 
     topology: Topology
-    neurons: I64  # (n_neurons,) of each neuron the one it was; -1 if it is new
-    edges: I64  # (n_edges,) the same
+    neurons: IntArray  # (n_neurons,) of each neuron the one it was; -1 if it is new
+    edges: IntArray  # (n_edges,) the same
 
 
 def grown(topology: Topology, inputs: int = 0, outputs: int = 0) -> Growth:
@@ -51,12 +49,11 @@ def grown(topology: Topology, inputs: int = 0, outputs: int = 0) -> Growth:
     old = np.stack([shift[t.src], shift[t.dst]], axis=1)
     # a new output reads inputs only where the others do, and new ones like the old
     sources = np.concatenate([shift[read], new_in if (read < t.n_inputs).any() else new_in[:0]])
-    targets = shift[fed]
     new = [
-        np.stack(np.meshgrid(new_in, targets, indexing="ij"), -1).reshape(-1, 2),
-        np.stack(np.meshgrid(sources, new_out, indexing="ij"), -1).reshape(-1, 2),
+        np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
+        for a, b in ((new_in, shift[fed]), (sources, new_out))
     ]
-    pairs = np.unique(np.concatenate(new), axis=0) if inputs or outputs else np.empty((0, 2), np.int64)
+    pairs = np.unique(np.concatenate(new), axis=0)
     every = np.concatenate([old, pairs]).astype(np.int64)
     found = Topology(t.n_inputs + inputs, t.n_hidden, t.n_outputs + outputs, every, bias=t.bias)
     order = np.lexsort((every[:, 0], every[:, 1]))
@@ -66,21 +63,20 @@ def grown(topology: Topology, inputs: int = 0, outputs: int = 0) -> Growth:
     return Growth(found, neurons, edges)
 
 
-def row_slices(plan: InfluencePlan, topology: Topology) -> Iterator[tuple[int, I64, slice]]:
+def row_slices(plan: InfluencePlan, topology: Topology) -> Iterator[tuple[int, IntArray, slice]]:
     """Yield each neuron with the edges that influence it and their columns in J."""
     for o in range(topology.n_clamped, topology.n_neurons):
         kind, begin = int(plan.reach.number[o]), int(plan.course.offset[o])
         if kind >= 0:
             mask = np.zeros(topology.n_neurons, np.bool_)
             mask[plan.reach.sets[kind]] = True
-            edges: I64 = np.flatnonzero(plan.learned & mask[topology.dst])
+            edges: IntArray = np.flatnonzero(plan.learned & mask[topology.dst])
             yield o, edges, slice(begin, begin + len(edges))
 
 
 def moved_influences(
-    old: InfluencePlan, before: Topology, J: NDArray[np.floating], new: InfluencePlan, growth: Growth,
-    into: NDArray[np.floating],
-) -> None:  # fmt: skip
+    old: InfluencePlan, before: Topology, J: Array, new: InfluencePlan, growth: Growth, into: Array
+) -> None:
     """Copy influences (columns,) into the rows of a grown net; new edges and neurons have none yet."""
     line = np.zeros(before.n_edges + 1, J.dtype)  # the last place is that of new edges
     rows = {o: (edges, place) for o, edges, place in row_slices(old, before)}

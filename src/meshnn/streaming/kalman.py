@@ -8,23 +8,21 @@ different neurons are assumed independent, but the innovation matrix is still th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from meshnn import _core
-from meshnn.arguments import FROM_0, POSITIVE, SHARE, known, real_number
-from meshnn.arrays import FloatArray, IntArray
+from meshnn.arguments import FROM_0, POSITIVE, SHARE, known, real_number, whole_number
+from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.codes import Memo, StreamNumbers
 from meshnn.errors import MeshError
-from meshnn.streaming.state import Workspace, aligned
+from meshnn.streaming.learners import Learner
+from meshnn.streaming.state import LIMITS, Workspace, aligned
 
-__all__ = ["KalmanSettings", "KalmanState"]
-
-#: Largest square of the number of parameters times outputs for a full covariance: 316 parameters with one output.
-FULL_COST = 100_000
+__all__ = ["KalmanLearner", "KalmanSettings"]
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class _Block(NamedTuple):
     """Parameters that have a covariance, and where it lies: its lower strips of STRIP rows, one after the other."""
 
     members: IntArray
-    width: int  # a multiple of STRIP
+    width: int  # a multiple of StreamNumbers.STRIP
     strips: FloatArray
 
     def read(self) -> FloatArray:
@@ -151,79 +149,106 @@ class _Block(NamedTuple):
             at += strip.size
 
 
-class KalmanState:
-    """What a filter knows about the parameters of a net.
+class KalmanLearner(Learner):
+    """The extended Kalman filter, and what it knows about the parameters of a net. Settings: `KalmanSettings`, and
 
     Parameters
     ----------
     group : (n_parameters,) int
         The neuron that each parameter leads to: parameters of one neuron share a block, if there are several.
     n_outputs : int
-    settings : KalmanSettings, optional
+    dtype
+        Not used: a covariance is made of small differences, so it is always float64.
+    replays : int
+        Samples that are kept, of which one is learned from again with each new one, while the stream stands still. For
+        nets that forget their state only.
 
     Attributes
     ----------
     kind : "full" or "decoupled"
     filter : Workspace
         Its arrays and settings, which the core changes in place; `_core/stream_structs.hpp` describes them.
-    struct : _core.Struct
-        The same as the core takes it.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from meshnn.streaming.kalman import KalmanState
-    >>> state = KalmanState(np.array([3, 3, 4]), 1)
-    >>> state.kind, state.covariance().diagonal().tolist()
+    >>> from meshnn.streaming.kalman import KalmanLearner
+    >>> learner = KalmanLearner(np.array([3, 3, 4]), 1)
+    >>> learner.kind, learner.covariance().diagonal().tolist()
     ('full', [1.0, 1.0, 1.0])
     """
 
-    def __init__(self, group: IntArray, n_outputs: int, settings: KalmanSettings | None = None) -> None:
-        self.settings = settings or KalmanSettings()
-        self.group = np.asarray(group, dtype=np.int64)
-        self.n_outputs = n_outputs
-        count = len(self.group)
+    name = "ekf"
+    filters = True
+
+    def __init__(self, group: IntArray, n_outputs: int, dtype: Any = None, replays: int = 500, **settings: Any) -> None:
+        if wrong := [name for name in settings if name not in KalmanSettings.__dataclass_fields__]:
+            names = ", ".join(KalmanSettings.__dataclass_fields__)
+            raise MeshError(f"ekf has no setting {wrong[0]!r}; it has replays, {names}")
+        self.settings = KalmanSettings(**settings)
+        self.places = whole_number("replays", replays, least=0)
+        self.group, self.n_outputs = np.asarray(group, dtype=np.int64), n_outputs
         self.kind = self.settings.covariance
         if self.kind == "auto":
-            self.kind = "full" if count * count * n_outputs <= FULL_COST else "decoupled"
+            full = len(self.group) ** 2 * n_outputs <= LIMITS.full_covariance
+            self.kind = "full" if full else "decoupled"
         self.filter = self._new_filter()
         for block in self.blocks():
             block.write(self.settings.p0 * np.eye(len(block.members)))
         self.struct = _core.Struct("Filter", vars(self.filter), "d")
 
-    def __getstate__(self) -> tuple[IntArray, int, KalmanSettings, FloatArray, FloatArray]:
+    def __getstate__(self) -> dict[str, Any]:
         # copies and pickles make arrays of their own, which begin where they should
-        return self.group, self.n_outputs, self.settings, self.filter.P, self.filter.memo
+        settings = {"replays": self.places, **asdict(self.settings)}
+        return {"of": (self.group, self.n_outputs), "settings": settings} | self.state()
 
-    def __setstate__(self, state: tuple[IntArray, int, KalmanSettings, FloatArray, FloatArray]) -> None:
-        self.__init__(*state[:3])  # type: ignore[misc]
-        self.filter.P[:], self.filter.memo[:] = state[3:]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(*state["of"], **state["settings"])  # type: ignore[misc]
+        self.filter.P[:], self.filter.memo[:] = state["P"], state["memo"]
+
+    def structs(self) -> tuple[Any, Any]:
+        """Return the filter."""
+        return self.struct, None
+
+    @staticmethod
+    def dtype(given: np.dtype[Any]) -> np.dtype[Any]:
+        """Return float64."""
+        return np.dtype(np.float64)
+
+    @property
+    def described(self) -> str:
+        """What it is, with the kind of its covariance."""
+        kind = "one covariance of" if self.kind == "full" else "decoupled by neuron,"
+        return f"ekf ({kind} {len(self.group)} parameters)"
+
+    def price(self, n_parameters: int, n_outputs: int, itemsize: int) -> tuple[float, float]:
+        """Return what it costs to read half of each block twice for every output."""
+        widths = np.diff(self.filter.first).astype(float)
+        return float(2 * n_outputs * np.square(widths).sum()), float(self.filter.P.nbytes)
+
+    def state(self) -> dict[str, Array]:
+        """Return the covariance and the rest."""
+        return {"P": self.filter.P, "memo": self.filter.memo}
+
+    def limits(self) -> dict[str, tuple[Any, Any]]:
+        """Return the ceiling of variances, and bounds of the rest as `_core/kalman.hpp` keeps it."""
+        settings, ceiling, most = self.settings, 2.0 * self.filter.ceiling, LIMITS.stored
+        low, high = np.full(len(self.filter.memo), -most), np.full(len(self.filter.memo), most)
+        low[[Memo.SAMPLES, Memo.LOG_Q, Memo.MEAN_SQUARE]] = 0.0, -np.inf, 0.0
+        high[Memo.LOG_Q] = np.log(max(settings.q, settings.most)) + 1e-6
+        low[Memo.NOISE : Memo.NOISE + self.n_outputs] = 0.0
+        return {"P": (-ceiling, ceiling), "memo": (low, high), "values": (-most, most), "noise": (0.0, most)}
 
     def update(
         self, theta: FloatArray, H: FloatArray, y: FloatArray, target: FloatArray, loss: int, fresh: bool = True,
         rest: float = -math.inf,
     ) -> float:  # fmt: skip
-        """Learn from one sample.
+        """Learn from one sample; return the loss before the update, NaN if nothing was learned.
 
-        Parameters
-        ----------
-        theta : float64 array (n_parameters,)
-            Changed in place.
-        H : float64 array (n_outputs, n_parameters)
-            Derivatives of the outputs `y` (n_outputs,).
-        target : float64 array
-            A class, or a value per output, NaN where missing.
-        loss : int
-            Its code, see `meshnn.codes`.
-        fresh : bool
-            False for a sample that is replayed: it counts less and leaves the covariance as it is.
-        rest : float
-            Logarithm of the sum of the exponentials of the outputs of classes that are not among these, if any.
-
-        Returns
-        -------
-        float
-            The loss before the update; NaN if nothing was learned.
+        `theta` (n_parameters,) is changed in place. `H` (n_outputs, n_parameters) are the derivatives of the outputs
+        `y`, `target` is a class, or a value per output, NaN where missing, `loss` a code of `meshnn.codes`. A sample
+        that is not `fresh` is replayed: it counts less and leaves the covariance as it is. `rest` is the logarithm of
+        the sum of the exponentials of the outputs of classes that are not among these.
         """
         return float(_core.kalman(self.struct, theta, H, y, target, loss, fresh, rest))
 
@@ -283,24 +308,10 @@ class KalmanState:
         """Variance of standardised targets around the outputs, (n_outputs,), as found so far."""
         return np.asarray(self.filter.memo[Memo.NOISE : Memo.NOISE + self.n_outputs].copy())
 
-    def changed(self, group: IntArray, origin: IntArray, outputs: IntArray) -> KalmanState:
-        """The state of a net that has grown or shrunk.
-
-        Parameters
-        ----------
-        group : (new n_parameters,) int
-        origin : (new n_parameters,) int
-            Which parameter of before each of them is; -1 is a new one, which nothing is known about.
-        outputs : (new n_outputs,) int
-            The same for outputs.
-
-        Returns
-        -------
-        KalmanState
-            What was known about parameters that are still there is the same, bit by bit.
-        """
-        origin, outputs = np.asarray(origin, np.int64), np.asarray(outputs, np.int64)
-        new = KalmanState(group, len(outputs), self.settings)
+    def moved(self, parameters: IntArray, groups: IntArray, outputs: IntArray) -> KalmanLearner:
+        """Return the same for other parameters; what is known about those that stay is the same, bit by bit."""
+        origin, settings = parameters, {"replays": self.places, **asdict(self.settings)}
+        new = KalmanLearner(groups, len(outputs), **settings)
         before = self.blocks()
         home, place = np.full(len(self.group), -1), np.zeros(len(self.group), np.int64)
         for b, block in enumerate(before):

@@ -5,34 +5,28 @@ The mathematics is in `_core/portable.h`, which the core runs and `export/c/lear
 
 from __future__ import annotations
 
+import math
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import _core
-from meshnn.codes import ClockPlace, LossCode, Mode
+from meshnn import codes as code
+from meshnn.arrays import Array, IntArray
 from meshnn.errors import MeshError
 from meshnn.export.c.learner import write_learner
 from meshnn.export.snapshot import write_snapshot
 from meshnn.parameters import Ties
+from meshnn.storage import Tree
 from meshnn.streaming.base import BaseStream
-from meshnn.streaming.portable_convert import into_stream, portable_from
+from meshnn.streaming.kalman import KalmanLearner
 from meshnn.streaming.portable_plan import blocks_of, new_portable_state, plan_portable, rule_of
-from meshnn.streaming.state import fill_arrays
+from meshnn.streaming.state import LIMITS
 from meshnn.streaming.stream import Stream
 from meshnn.topology import Topology
 
-__all__ = ["KEPT", "PortableStream"]
-
-Array = NDArray[Any]
-F32 = NDArray[np.float32]
-I64 = NDArray[np.int64]
-Tree = dict[str, Any]
-#: The arrays that it remembers; the others are buffers.
-KEPT = ("theta", "s", "J", "first", "second", "P", "last", "noise", "memo", "x_moments", "y_moments", "clock")
-LOSSES = (LossCode.SQUARED_ERROR, LossCode.BINARY_CROSS_ENTROPY, LossCode.CROSS_ENTROPY)
+__all__ = ["PortableStream", "portable_of"]
 
 
 class PortableStream(BaseStream):
@@ -40,13 +34,6 @@ class PortableStream(BaseStream):
 
     It has what `Stream` has for one stream with the exact influence and targets that come in time. The filter has one
     covariance, never learns from a sample twice, and takes classes by how far the right one exceeds the others.
-
-    Attributes
-    ----------
-    samples : int
-        Seen so far.
-    learned : int
-        Updates made.
 
     Examples
     --------
@@ -60,30 +47,26 @@ class PortableStream(BaseStream):
     True
     """
 
-    def __init__(self, topology: Topology, codes: I64, ties: Ties, values: Array, **shared: Any) -> None:
+    kept: ClassVar = ("theta", "s", "J", "first", "second", "P", "last", "noise", "memo", "x_moments", "y_moments",
+                      "clock")  # fmt: skip
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, topology: Topology, codes: IntArray, ties: Ties, values: Array, **shared: Any) -> None:
         super().__init__(topology, codes, ties, values, **shared)
-        if self.loss.code not in LOSSES:
-            raise MeshError(
-                "a portable stream knows the losses squared_error, binary_cross_entropy and cross_entropy, "
-                f"not {self.loss.name!r}"
-            )
+        losses = code.LossCode
+        if self.loss.code not in (losses.SQUARED_ERROR, losses.BINARY_CROSS_ENTROPY, losses.CROSS_ENTROPY):
+            names = "squared_error, binary_cross_entropy and cross_entropy"
+            raise MeshError(f"a portable stream knows the losses {names}, not {self.loss.name!r}")
         self.net = plan_portable(self)
         self.rule = rule_of(self.learner)
         self.room = new_portable_state(self)
         self._bind()
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float32."""
-        return np.dtype(np.float32)
-
-    def jacobian(self) -> F32:
+    def jacobian(self) -> Array:
         """Derivative of every output of the last sample by every parameter `(1, n_outputs, n_parameters)`."""
-        C = self.topology.n_outputs
-        found: F32 = self.influences()[: self.ties.n_parameters, -C:].T[None].copy()
-        return found
+        return self.influences()[: self.ties.n_parameters, -self.topology.n_outputs :].T[None].copy()
 
-    def influences(self) -> F32:
+    def influences(self) -> Array:
         """Derivative of every neuron by every weight `(n_weights, n_neurons)`; 0 for fixed ones."""
         found = np.zeros((self.ties.n_numbers, self.topology.n_neurons), np.float32)
         for members, rows, place in blocks_of(self.net):
@@ -101,19 +84,19 @@ class PortableStream(BaseStream):
     @property
     def left_out(self) -> int:
         """Updates that were not made, because they were not finite."""
-        return int(self.room.clock[ClockPlace.LEFT_OUT])
+        return int(self.room.clock[code.ClockPlace.LEFT_OUT])
 
     @property
-    def state(self) -> F32:
+    def state(self) -> Array:
         """States of all neurons `(n_neurons,)`; may be set."""
         return np.asarray(self.room.s)
 
     @property
-    def parameters(self) -> F32:
+    def parameters(self) -> Array:
         """`(n_parameters,)` as learned so far; a copy."""
         return np.array(self.room.theta[: self.ties.n_parameters])
 
-    def covariance(self) -> F32:
+    def covariance(self) -> Array:
         """All of P `(n_parameters, n_parameters)`, of a filter."""
         if not self.learner.filters:
             raise MeshError(f'a covariance is known to learner="ekf" only, not to {self.learner.name!r}')
@@ -122,23 +105,15 @@ class PortableStream(BaseStream):
         upper[np.triu_indices(n)] = self.room.P
         return upper + np.triu(upper, 1).T
 
-    def reset(self) -> None:
-        """Forget the states and their influences; what was learned stays."""
-        self.room.s[self.topology.n_clamped :] = 0
-        self.room.J[:] = 0
-
-    def to_tree(self) -> Tree:
-        """All that it remembers, as plain arrays."""
-        return {name: getattr(self.room, name).copy() for name in KEPT}
-
-    def restore(self, tree: Tree) -> None:
-        """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
+    def _limits(self) -> dict[str, tuple[Any, Any]]:
         limits = self.learner.limits()
         limits["theta"] = limits.pop("values")
         # the samples, q and a mean square of a filter; or powers of Adam's betas
         most = max(self.room.memo[1], self.rule[11]) * 1.001
         limits["memo"] = (0.0, np.array([2.0**53, most, 1e38]) if self.learner.filters else 1.0)
-        fill_arrays({name: getattr(self.room, name) for name in KEPT}, tree, limits)
+        return limits
+
+    def _restored(self) -> None:
         self._given[:] = self.room.theta
 
     @classmethod
@@ -163,31 +138,71 @@ class PortableStream(BaseStream):
         >>> PortableStream.from_stream(stream).samples
         1
         """
-        return portable_from(stream)
+        if (stream.n_streams, stream.method, stream.delay) != (1, "exact", 0):
+            raise MeshError(
+                'a portable stream is one (n_streams=1), exact (method="exact") and learns in time (delay=0); '
+                f"this one has n_streams={stream.n_streams}, method={stream.method!r}, delay={stream.delay}"
+            )
+        found = cls(
+            stream.topology, stream.codes, stream.ties, stream.values.astype(np.float32), loss=stream.loss.name,
+            learner=stream.learner, ticks_per_sample=stream.ticks_per_sample, memory=stream.memory, scale=stream.scale,
+        )  # fmt: skip
+        room, old, learner = found.room, stream.room, stream.learner
+        whole = np.zeros((stream.ties.n_numbers, stream.topology.n_neurons))
+        np.add.at(whole, stream.ties.number, stream.influences())
+        found.set_influences(whole)
+        room.s[:], room.clock[:] = old.s[0], old.clock[: len(room.clock)]
+        room.x_moments[:], room.y_moments[:] = old.x_moments.ravel(), old.y_moments.ravel()
+        if isinstance(learner, KalmanLearner):
+            memo, C = learner.filter.memo, stream.topology.n_outputs
+            room.P[:] = learner.covariance()[np.triu_indices(stream.ties.n_parameters)]
+            room.memo[:] = memo[code.Memo.SAMPLES], math.exp(memo[code.Memo.LOG_Q]), memo[code.Memo.MEAN_SQUARE]
+            room.noise[:], room.last[:] = memo[code.Memo.NOISE : code.Memo.NOISE + C], memo[code.Memo.NOISE + C :]
+        else:
+            m = learner.moments
+            room.first[:] = m.first
+            if learner.name == "adam":
+                room.second[:] = m.second
+                room.memo[:2] = m.beta1**stream.learned, m.beta2**stream.learned
+        for name in cls.kept:
+            if not np.isfinite(getattr(room, name)).all():
+                raise MeshError(f"{name} of the stream has numbers that float32 does not hold; scale the data before")
+        return found
 
     def into_stream(self, stream: Stream) -> None:
-        """The inverse of `from_stream`: let a stream of the same net go on where this one is."""
-        into_stream(self, stream)
+        """The inverse of `from_stream`: let a stream go on from here; of tied parameters influences begin anew."""
+        room, old, learner, N = self.room, stream.room, stream.learner, stream.ties.n_parameters
+        if self.learner.name != learner.name or self.scale != stream.scale:
+            raise MeshError(f"the stream learns by {learner.name!r}, what is to go on in it by {self.learner.name!r}")
+        stream.values[:N] = stream._given[:N] = room.theta[:N]
+        stream.refresh()
+        nothing = np.zeros((stream.topology.n_edges, stream.topology.n_neurons))
+        stream.set_influences(self.influences() if stream.ties.plain else nothing)
+        old.s[0], old.clock[: len(room.clock)] = room.s, room.clock
+        old.x_moments[:] = room.x_moments.reshape(old.x_moments.shape)
+        old.y_moments[:] = room.y_moments.reshape(old.y_moments.shape)
+        if isinstance(learner, KalmanLearner):
+            memo, C, (samples, q, square) = learner.filter.memo, stream.topology.n_outputs, room.memo
+            learner.set_covariance(self.covariance().astype(np.float64))
+            memo[code.Memo.SAMPLES], memo[code.Memo.MEAN_SQUARE] = samples, square
+            memo[code.Memo.LOG_Q] = math.log(q) if q > 0 else -math.inf
+            memo[code.Memo.NOISE : code.Memo.NOISE + C], memo[code.Memo.NOISE + C :] = room.noise, room.last
+        else:
+            learner.moments.first[:] = room.first
+            if room.second.size:
+                learner.moments.second[:] = room.second
 
     def to_bytes(self, everything: bool = False) -> bytes:
         """Return what its C learner would save here, for `net_restore` and `meshnn.export.snapshot.import_snapshot`.
 
-        Parameters
-        ----------
-        everything : bool
-            Also states, influences and what the learner remembers, not only parameters and scaling.
+        `everything` also has states, influences and what the learner remembers, not only parameters and scaling.
         """
         return write_snapshot(self, everything)
 
     def to_c(self, path: str | PathLike[str], name: str = "net") -> None:
         """Write a C header with a learner that goes on from here, bit by bit; see `meshnn.export.c.learner`.
 
-        Parameters
-        ----------
-        path : path-like
-            Of the header; it is written whole or not at all.
-        name : str
-            Begins the names of its functions: `net_init`, `net_step`, `net_learn` ...
+        `name` begins the names of its functions: `net_init`, `net_step`, `net_learn` ...
         """
         write_learner(self, path, name)
 
@@ -209,7 +224,7 @@ class PortableStream(BaseStream):
         self.room.theta[:] = self._given
 
     def _call(self, mode: int, X: Array, Y: Array, delay: int, out: Array) -> None:
-        runs, learns = mode & (Mode.ADVANCE | Mode.PEEK), mode & (Mode.LEARN | Mode.DERIVE)
+        runs, learns = mode & (code.Mode.ADVANCE | code.Mode.PEEK), mode & (code.Mode.LEARN | code.Mode.DERIVE)
         net, state = self._structs
         X, Y, out = (part[:, 0] for part in (X, Y, out))
         try:
@@ -217,5 +232,91 @@ class PortableStream(BaseStream):
                 net, state, self.rule, mode, X if runs else None, Y if learns else None, out if runs else None
             )
         finally:
-            if mode & Mode.LEARN:
+            if mode & code.Mode.LEARN:
                 self._given[:] = self.room.theta
+
+
+def portable_of(model: Any, learner: str | None = None, **settings: Any) -> PortableStream:
+    """A trained model as a stream that goes on learning, and can be written as C; the model stays as it is.
+
+    Parameters
+    ----------
+    model : Mesh, MeshStreamClassifier, MeshStreamRegressor, MeshClassifier, MeshRegressor, or one of sequences
+        A stream goes on as it is, if no other learner is named. Of trained models features and targets are scaled as
+        they were in training, and from there on by what comes. Those of sequences must be read at every step.
+    learner : "adam", "sgd" or "ekf", optional
+        By default that of the model; else "ekf" up to 316 parameters, beyond which its covariance takes more than
+        200 kB, then "adam".
+    **settings
+        Of the learner, as in `Mesh.stream`. A filter goes on from what training says about the parameters, as
+        `predict(X, return_std=True)` does; where that is not known, it is as sure as if each had a variance of 0.01.
+    """
+    stream = getattr(model, "stream_", None)
+    if isinstance(stream, Stream):
+        if not settings and learner in (None, stream.learner.name):
+            return PortableStream.from_stream(stream)
+        mesh, moments = model.mesh_, (stream.room.x_moments, stream.room.y_moments)
+        chosen = {"memory": stream.memory, "ticks_per_sample": stream.ticks_per_sample, "scale": stream.scale}
+        loss = stream.loss.name
+    elif hasattr(model, "preprocessing_") and hasattr(model, "mesh_"):
+        mesh, loss, scaling = model.mesh_, model.loss_, model.preprocessing_.scaling
+        moments = (_as_moments(scaling.x_mean, scaling.x_scale), _as_moments(scaling.y_mean, scaling.y_scale))
+        chosen = {"scale": True} | _in_time(model)
+    elif hasattr(model, "stream") and hasattr(model, "values"):
+        return _detached(model.stream(learner=learner or _suiting(model), portable=True, **settings))
+    else:
+        raise MeshError(
+            f"{type(model).__name__} is no model that goes on learning from single rows; "
+            "make a stream of its net yourself: model.mesh_.stream(portable=True)"
+        )
+    found = _detached(mesh.stream(loss, learner or _suiting(mesh), portable=True, **chosen, **settings))
+    if found.learner.filters:
+        _trust(found, getattr(model, "_laplace", None), mesh.live_parameters())
+    found.room.x_moments[:] = moments[0].ravel()
+    if found.room.y_moments.size:
+        found.room.y_moments[:] = moments[1].ravel()
+    return found
+
+
+def _suiting(mesh: Any) -> str:
+    """The learner of a net that has none yet."""
+    return "ekf" if mesh.n_parameters**2 <= LIMITS.full_covariance else "adam"
+
+
+def _in_time(model: Any) -> dict[str, Any]:
+    """Whether a trained model remembers, and for how many ticks it looks at a sample."""
+    reading = getattr(model.preprocessing_, "reading", None)
+    if reading is None:
+        return {"memory": "none"}
+    if reading.readout != "all" or reading.delay:
+        raise MeshError(
+            f'it reads sequences (readout="{reading.readout}", delay={reading.delay}); a stream learns at every step, '
+            'so only readout="all" without a delay can go on learning'
+        )
+    return {"memory": "carry", "ticks_per_sample": reading.per_step}
+
+
+def _detached(stream: PortableStream) -> PortableStream:
+    """With parameters of its own."""
+    stream._given = stream._given.copy()
+    return stream
+
+
+def _trust(found: PortableStream, known: Any, live: IntArray) -> None:
+    """A filter that knows what training has found: the covariance of the parameters and the noise, if there is one."""
+    n = found.ties.n_parameters
+    P = np.eye(n) * LIMITS.trained * np.float64(found.room.P[0])
+    if known is not None and not isinstance(known, str) and not known.last_layer:
+        (root,) = known.roots
+        P[np.ix_(live, live)] = known.noise.mean() * (root.T @ root)
+        found.room.noise[:] = np.maximum(known.noise, found.rule[8])
+        found.room.memo[code.PortableMemo.SAMPLES] = LIMITS.noise_samples  # the noise is known that well
+    found.room.P[:] = P[np.triu_indices(n)]
+
+
+def _as_moments(mean: Any, scale: Any) -> Array:
+    """Of numbers of which as many were seen as count in the long run."""
+    found = np.zeros((code.MomentRow.ALL, len(mean)))
+    found[code.MomentRow.COUNT] = LIMITS.trained_samples
+    found[code.MomentRow.MEAN], found[code.MomentRow.VARIANCE] = mean, np.square(scale)
+    return found

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from meshnn.arrays import Array, IntArray
 from meshnn.codes import MomentRow, StepRule
 from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
-from meshnn.streaming.kalman import KalmanSettings
-from meshnn.streaming.learners import AdamLearner, KalmanLearner, Learner, SgdLearner
+from meshnn.plan.influence import reach_sets
+from meshnn.streaming.kalman import KalmanLearner
+from meshnn.streaming.learners import AdamLearner, Learner, SgdLearner
 from meshnn.streaming.state import Workspace
 from meshnn.streaming.stream import new_learner
 from meshnn.topology import Topology
-from meshnn.topology.reach import NEVER, output_distance
 
 if TYPE_CHECKING:
     from meshnn.streaming.portable import PortableStream
 
 __all__ = ["blocks_of", "new_portable_state", "plan_portable", "portable_learner", "rule_of"]
-
-F32 = NDArray[np.float32]
-I64 = NDArray[np.int64]
-_F4 = np.dtype(np.float32)
-
-
-#: The lists of a net in the order of `_core/portable_structs.h`, which describes them.
-LISTS = ("ptr", "col", "num", "code", "row_ptr", "rows", "sub_ptr", "sub_src", "sub_num", "par_ptr", "par", "edge_ptr",
-         "edge_row", "edge_src", "out_row")  # fmt: skip
 
 
 def portable_learner(
@@ -47,51 +38,30 @@ def portable_learner(
             raise MeshError('a portable filter has one covariance; leave covariance at "auto" or take fewer parameters')
         if settings.get("replays"):
             raise MeshError("a portable filter keeps no samples to learn from again; leave replays out")
-        settings = {"covariance": "full", **settings, "replays": 0}
-        if settings["covariance"] == "auto":
-            settings["covariance"] = "full"
-    return new_learner(learner, topology, ties, _F4, settings)
+        settings = {**settings, "covariance": "full", "replays": 0}
+    return new_learner(learner, topology, ties, np.dtype(np.float32), settings)
 
 
-def rule_of(learner: Learner) -> F32:
+def rule_of(learner: Learner) -> Array:
     """Return the settings in the order of `_core/portable.c`."""
-    found = np.zeros(14, _F4)
+    found = np.zeros(14, np.float32)
     if isinstance(learner, KalmanLearner):
-        s: KalmanSettings = learner.known.settings
-        auto = s.forgetting == "auto"
-        found[6:] = (
-            s.tails, 0.02 if s.noise == "auto" else 0.0, 1e-3, s.rate if auto else 0.0, s.least, s.most, s.bound,
-            s.ceiling,
-        )  # fmt: skip
+        s, rule = learner.settings, learner.settings.rule()
+        found[6:10] = [rule[name] for name in ("tails", "noise_rate", "noise_floor", "q_rate")]
+        found[10:] = s.least, s.most, s.bound, s.ceiling
     else:
         m = learner.moments
         found[:6] = *learner.pace, m.l2, m.beta1, m.beta2, m.epsilon
     return found
 
 
-class _Group(NamedTuple):
-    rows: list[int]  # neurons that its parameters reach
-    members: list[int]  # parameters
-
-
-def _groups(t: Topology, ties: Ties) -> list[_Group]:
-    """Parameters by the neurons they reach, of those that reach an output."""
-    n, first = t.n_neurons, t.n_clamped
-    useful = output_distance(n, first, t.n_outputs, t.src, t.dst) < NEVER
-    useful[:first] = False
-    after: list[list[int]] = [[] for _ in range(n)]
-    for a, b in zip(t.src.tolist(), t.dst.tolist(), strict=True):
-        if useful[a] and useful[b]:
-            after[a].append(b)
-    reached: dict[int, frozenset[int]] = {}
-    for j in np.unique(t.dst).tolist():
-        if useful[j]:
-            seen, todo = {j}, [j]
-            while todo:
-                fresh = [b for b in after[todo.pop()] if b not in seen]
-                seen.update(fresh)
-                todo += fresh
-            reached[j] = frozenset(seen)
+def _groups(t: Topology, ties: Ties) -> list[tuple[list[int], list[int]]]:
+    """Return the neurons that parameters reach, and these parameters, of those that reach an output."""
+    reach = reach_sets(t, ties.number < ties.n_parameters, None)
+    reached: dict[int, set[int]] = {}
+    for o in np.flatnonzero(reach.number >= 0).tolist():
+        for j in reach.sets[reach.number[o]].tolist():
+            reached.setdefault(j, set()).add(o)
     sets: dict[int, frozenset[int]] = {}
     for number, j in zip(ties.number.tolist(), t.dst.tolist(), strict=True):
         if number < ties.n_parameters and j in reached:
@@ -99,7 +69,7 @@ def _groups(t: Topology, ties: Ties) -> list[_Group]:
     found: dict[frozenset[int], list[int]] = {}
     for number in sorted(sets):
         found.setdefault(sets[number], []).append(number)
-    return [_Group(sorted(rows), members) for rows, members in found.items()]
+    return [(sorted(rows), members) for rows, members in found.items()]
 
 
 def plan_portable(stream: PortableStream) -> Workspace:
@@ -112,9 +82,10 @@ def plan_portable(stream: PortableStream) -> Workspace:
         into[j].append(e)
         if j >= n_clamped:
             edges_of.setdefault(int(number[e]), []).append(e)
-    lists: dict[str, list[int]] = {name: [] for name in LISTS}
-    for name in ("ptr", "row_ptr", "sub_ptr", "par_ptr", "edge_ptr"):
-        lists[name].append(0)
+    # `_core/portable_structs.h` describes the lists
+    lists: dict[str, list[int]] = {name: [0] for name in ("ptr", "row_ptr", "sub_ptr", "par_ptr", "edge_ptr")}
+    lists |= {name: [] for name in ("col", "num", "code", "rows", "sub_src", "sub_num", "par", "edge_row", "edge_src",
+                                    "out_row")}  # fmt: skip
     for j in range(n_clamped, t.n_neurons):
         lists["col"] += t.src[into[j]].tolist()
         lists["num"] += number[into[j]].tolist()
@@ -141,20 +112,14 @@ def plan_portable(stream: PortableStream) -> Workspace:
         lists["out_row"] += [place.get(j, len(rows)) for j in range(t.n_neurons - C, t.n_neurons)]
     return Workspace(
         **{name: np.array(found, np.int64) for name, found in lists.items()},
-        n_inputs=t.n_inputs,
-        n_clamped=n_clamped,
-        n_outputs=C,
-        n_targets=stream.width,
-        n_parameters=ties.n_parameters,
-        ticks=stream.ticks_per_sample,
-        carries=int(stream.memory == "carry"),
-        loss=stream.loss.code,
-        learner=StepRule.MOMENTUM if isinstance(stream.learner, SgdLearner) else StepRule.ADAM,
+        n_inputs=t.n_inputs, n_clamped=n_clamped, n_outputs=C, n_targets=stream.width,
+        n_parameters=ties.n_parameters, ticks=stream.ticks_per_sample, carries=int(stream.memory == "carry"),
+        loss=stream.loss.code, learner=StepRule.MOMENTUM if isinstance(stream.learner, SgdLearner) else StepRule.ADAM,
         filters=int(stream.learner.filters),
-    )
+    )  # fmt: skip
 
 
-def blocks_of(net: Workspace) -> Iterator[tuple[I64, I64, slice]]:
+def blocks_of(net: Workspace) -> Iterator[tuple[IntArray, IntArray, slice]]:
     """Yield the parameters of each group, the rows that they reach and where the block (parameters, rows) lies in J."""
     at = 0
     for g, (first, last) in enumerate(pairwise(net.par_ptr.tolist())):
@@ -171,40 +136,23 @@ def new_portable_state(stream: PortableStream) -> Workspace:
     half = N * (N + 1) // 2 if filters else 0
     columns = max((last.stop for *_, last in blocks_of(net)), default=0)
     check_fits(4.0 * (columns + half), "a portable stream", "take a net with fewer parameters")
-    span = np.diff(net.sub_ptr[net.row_ptr])
-
-    def zeros(count: int) -> F32:
-        return np.zeros(count, _F4)
-
+    rows, C, M = len(net.code), t.n_outputs, MomentRow.ALL * stream.scale
+    sizes = {
+        "s": t.n_neurons, "other": t.n_neurons, "J": columns, "first": 0 if filters else N, "second": N * adam,
+        "P": half, "last": N * filters, "noise": C * filters, "memo": 3, "x_moments": M * t.n_inputs,
+        "y_moments": 0 if stream.loss.likelihood else M * C, "t": rows, "d": rows,
+        "w": int(np.diff(net.sub_ptr[net.row_ptr]).max(initial=1)),
+        "column": 4 * int(np.diff(net.row_ptr).max(initial=1)), "h": N, "u": N * filters, "grad": N,
+        "moved": N * filters, "g": C, "scaled": stream.width,
+    }  # fmt: skip
     room = Workspace(
-        theta=stream._given.astype(_F4),
-        s=zeros(t.n_neurons),
-        J=zeros(columns),
-        first=zeros(0 if filters else N),
-        second=zeros(N if adam else 0),
-        P=zeros(half),
-        last=zeros(N if filters else 0),
-        noise=zeros(t.n_outputs if filters else 0),
-        memo=zeros(3),
-        x_moments=zeros(MomentRow.ALL * t.n_inputs if stream.scale else 0),
-        y_moments=zeros(MomentRow.ALL * t.n_outputs if stream.scale and not stream.loss.likelihood else 0),
-        clock=np.zeros(4, np.int64),
-        t=zeros(len(net.code)),
-        d=zeros(len(net.code)),
-        w=zeros(int(span.max(initial=1))),
-        column=zeros(4 * int(np.diff(net.row_ptr).max(initial=1))),
-        h=zeros(N),
-        u=zeros(N if filters else 0),
-        grad=zeros(N),
-        moved=zeros(N if filters else 0),
-        g=zeros(t.n_outputs),
-        scaled=zeros(stream.width),
-        other=zeros(t.n_neurons),
-    )
+        theta=stream._given.astype(np.float32), clock=np.zeros(4, np.int64),
+        **{name: np.zeros(size, np.float32) for name, size in sizes.items()},
+    )  # fmt: skip
     room.s[t.n_inputs : t.n_clamped] = 1  # the bias
     room.memo[:2] = 1
     if isinstance(stream.learner, KalmanLearner):
-        settings = stream.learner.known.settings
+        settings = stream.learner.settings
         diagonal = np.concatenate([[0], np.cumsum(np.arange(N, 1, -1))]) if N else np.empty(0, np.int64)
         room.P[diagonal.astype(np.int64)] = settings.p0
         room.memo[:] = 0, settings.q, 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from meshnn.codes import ClockPlace, MomentRow
+from meshnn.arrays import Array, FloatArray
+from meshnn.codes import ClockPlace, MomentRow, StreamNumbers
 from meshnn.errors import FileError
 from meshnn.memory import check_fits
 from meshnn.plan import ROW_BYTES
@@ -18,14 +19,29 @@ from meshnn.plan.influence import VECTOR
 if TYPE_CHECKING:
     from meshnn.streaming.stream import Stream
 
-__all__ = ["Workspace", "aligned", "fill_arrays", "new_state"]
+__all__ = ["LIMITS", "Workspace", "aligned", "fill_arrays", "mean_and_scale", "new_state", "standardised"]
 
-Array = NDArray[Any]
 #: Arrays and numbers by name, as a struct of the core has them; `_core/stream_structs.hpp` describes those of streams.
 Workspace = SimpleNamespace
-LARGEST_FLOAT = np.finfo(np.float64).max
-#: Stored arrays that may hold NaN or infinity: inputs that were missing, influences that have overflowed.
-NOT_FINITE = ("J", "past_derivatives", "last_x", "replay_x", "replay_y")
+
+
+@dataclass(frozen=True)
+class StreamLimits:
+    """The tunable numbers of streams."""
+
+    #: Largest square of the number of parameters times outputs for a full covariance: 316 parameters with one output.
+    full_covariance: int = 100_000
+    #: Parameters and moments of a stored learner are not larger, in float64.
+    stored: float = 1e50
+    #: Share of the first variance that trained parameters have, if nothing else is known of them.
+    trained: float = 0.01
+    #: Samples that the scaling of a trained model counts as when it goes on with a stream: as many as in the long run.
+    trained_samples: float = 2000.0
+    #: Samples that the noise of a trained model counts as.
+    noise_samples: float = 100.0
+
+
+LIMITS = StreamLimits()
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
@@ -75,6 +91,19 @@ def new_state(stream: Stream) -> Workspace:
     )
 
 
+def mean_and_scale(moments: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return what the core standardises by: a number that never varied has an infinite scale, so that it becomes 0."""
+    mean, deviation = moments[MomentRow.MEAN].copy(), np.sqrt(moments[MomentRow.VARIANCE])
+    return mean, np.where(deviation > StreamNumbers.ROUNDING_SHARE * np.abs(mean), deviation, np.inf)
+
+
+def standardised(values: Array, mean: FloatArray, scale: FloatArray, cut: float) -> Array:
+    """Return rows of numbers as the net sees them; a missing one counts as its mean."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.clip((values - mean) / scale, -cut, cut)
+    return np.where(np.isfinite(found), found, 0.0)
+
+
 def fill_arrays(into: Mapping[str, Array], stored: Any, limits: Mapping[str, tuple[Any, Any]]) -> None:
     """Copy stored arrays, which may come from a stranger's file, into the arrays of those names: all of them or none.
 
@@ -89,9 +118,13 @@ def fill_arrays(into: Mapping[str, Array], stored: Any, limits: Mapping[str, tup
         if not isinstance(given, np.ndarray) or (given.shape, given.dtype) != (array.shape, array.dtype):
             found = f"{given.shape} {given.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
             raise FileError(f"the stored {name} must be {array.shape} {array.dtype}, got {found}")
-        low, high = limits.get(name, (-LARGEST_FLOAT, LARGEST_FLOAT) if array.dtype.kind == "f" else (0, 2.0**62))
+        most = np.finfo(np.float64).max
+        low, high = limits.get(name, (-most, most) if array.dtype.kind == "f" else (0, 2.0**62))
         checked = (given[: ClockPlace.RANDOM] if name == "clock" else given).astype(np.float64)
-        if (name in limits or name not in NOT_FINITE) and not ((checked >= low) & (checked <= high)).all():
+        # inputs and forecasts that are missing are NaN, and influences may have overflowed
+        not_finite = ("J", "past_derivatives", "last_x", "replay_x", "replay_y", "pending")
+        free = name in not_finite and name not in limits
+        if not free and not ((checked >= low) & (checked <= high)).all():
             raise FileError(f"the stored {name} has numbers that no stream holds")
     for name, array in into.items():
         array[...] = stored[name]

@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn import _core
+from meshnn import codes as code
 from meshnn.arguments import known, whole_number
-from meshnn.codes import NONZERO_AT_ZERO, ClockPlace, LossCode, Mode, MomentRow, StreamNumbers
-from meshnn.errors import FileError, MeshError
+from meshnn.arrays import Array, IntArray
+from meshnn.errors import MeshError
 from meshnn.parameters import Ties
 from meshnn.plan.influence import InfluencePlan, plan_influence
+from meshnn.storage import Tree
 from meshnn.streaming.base import BaseStream
 from meshnn.streaming.explanation import StreamExplanation
 from meshnn.streaming.growth import Growth, moved_influences, row_slices
-from meshnn.streaming.learners import LEARNERS, Learner
-from meshnn.streaming.state import Workspace, fill_arrays, new_state
+from meshnn.streaming.kalman import KalmanLearner
+from meshnn.streaming.learners import AdamLearner, Learner, SgdLearner
+from meshnn.streaming.state import Workspace, mean_and_scale, new_state, standardised
 from meshnn.topology import Topology
 
 if TYPE_CHECKING:
     from meshnn.streaming.portable import PortableStream
 
-__all__ = ["Stream"]
-
-Array = NDArray[Any]
-I64 = NDArray[np.int64]
-Tree = dict[str, Any]
-#: Buffers that hold what a stream remembers; the others are room to compute in.
-KEPT = ("s", "J", "side", "past_derivatives", "past_outputs", "x_moments", "y_moments", "last_x", "replay_x",
-        "replay_y", "clock")  # fmt: skip
-#: Attributes that hold addresses of buffers or can be computed again: copies and pickles make their own.
-BOUND = ("_plan", "_structs", "_no_target", "_target", "_out")
+__all__ = ["Stream", "new_learner"]
 
 
 class Stream(BaseStream):
     """One net on one stream, or on several beside each other: made by `Mesh.stream`, which has the parameters.
-
-    Parameters are those of `BaseStream`, and
-
-    Parameters
-    ----------
-    method : "exact", "snap-1", "snap-2", ...
-    n_streams : int
-    delay : int
 
     Attributes
     ----------
@@ -55,45 +40,46 @@ class Stream(BaseStream):
         Updates made.
     """
 
+    kept: ClassVar = ("s", "J", "side", "past_derivatives", "past_outputs", "x_moments", "y_moments", "last_x",
+                      "replay_x", "replay_y", "clock")  # fmt: skip
+
     def __init__(
-        self, topology: Topology, codes: I64, ties: Ties, values: Array, *, method: str, n_streams: int, delay: int,
-        **shared: Any,
+        self, topology: Topology, codes: IntArray, ties: Ties, values: Array, *, method: str, n_streams: int,
+        delay: int, **shared: Any,
     ) -> None:  # fmt: skip
         super().__init__(topology, codes, ties, values, **shared)
-        self.method, self.hops = method, _hops(method)
+        _hops(method)  # refuses others
+        self.method = method
         self.n_streams, self.delay = whole_number("n_streams", n_streams), whole_number("delay", delay, least=0)
         kind = self.learner.dtype(values.dtype)
-        self.values = values if values.dtype == kind else values.astype(np.float64)
+        self.dtype = kind
+        self.values = values if values.dtype == kind else values.astype(kind)
         self._plan: InfluencePlan | None = None
         self._room: Workspace | None = None
 
     # -- what it costs -------------------------------------------------------------------------------------------
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of states, influences and parameters."""
-        return self.values.dtype
-
-    @property
     def plan(self) -> InfluencePlan:
         """Made when it is first asked for."""
         if self._plan is None:
-            self._plan = self._planned(self.hops)
+            self._plan = self.planned(self.method)
         return self._plan
 
-    def _planned(self, hops: int | None) -> InfluencePlan:
-        awake = np.isin(self.codes, list(NONZERO_AT_ZERO))
+    def planned(self, method: str) -> InfluencePlan:
+        """Return the plan of a method."""
+        awake = np.isin(self.codes, list(code.NONZERO_AT_ZERO))
         awake[: self.topology.n_clamped] = False
         return plan_influence(
             self.topology, self.ties.number, self.ties.n_parameters, self.codes, awake, self.ticks_per_sample,
-            self.memory == "carry", hops, self.dtype.itemsize,
+            self.memory == "carry", _hops(method), self.dtype.itemsize,
         )  # fmt: skip
 
     @property
     def at_once(self) -> int:
         """Outputs that a sample is learned with: all, but of hundreds of classes a filter takes the likeliest."""
-        few = self.learner.filters and self.loss.code == LossCode.CROSS_ENTROPY
-        return min(self.topology.n_outputs, StreamNumbers.AT_ONCE) if few else self.topology.n_outputs
+        few = self.learner.filters and self.loss.code == code.LossCode.CROSS_ENTROPY
+        return min(self.topology.n_outputs, code.StreamNumbers.AT_ONCE) if few else self.topology.n_outputs
 
     def explain(self) -> StreamExplanation:
         """What a sample costs with the exact influence and with cut ones: print it. Nothing is run."""
@@ -136,40 +122,23 @@ class Stream(BaseStream):
 
         It has two parts: what the filter does not know, and the noise it has found in the targets.
         """
-        if not self.learner.filters:
+        if not isinstance(self.learner, KalmanLearner):
             raise MeshError(f'the variance of predictions is known to learner="ekf" only, not to {self.learner.name!r}')
-        found = np.zeros((self.n_streams, self.topology.n_outputs))
-        self.room  # noqa: B018  made and bound
+        found, moments = np.zeros((self.n_streams, self.topology.n_outputs)), self.room.y_moments
         _core.variance(*self._structs[:3], found)
         if not self.loss.likelihood:
             found += self.learner.noise
-        room = self.room
-        variance: Array = found * room.y_moments[MomentRow.VARIANCE] if room.y_moments.shape[1] else found
-        return variance
+        return np.asarray(found * moments[code.MomentRow.VARIANCE] if moments.shape[1] else found)
 
     def scaled(self, X: Array, Y: Array) -> tuple[Array, Array]:
         """Samples (T, n_inputs) and targets (T, m) as the net sees them by the moments of now."""
-        if not self.scale:
-            return X, Y
-
-        def one(values: Array, moments: Array, cut: float) -> Array:
-            if not moments.shape[1]:
-                return values
-            deviation = np.sqrt(moments[MomentRow.VARIANCE])
-            with np.errstate(divide="ignore", invalid="ignore"):
-                found = np.where(deviation > 0, (values - moments[MomentRow.MEAN]) / deviation, 0.0)
-            clipped: Array = np.clip(np.nan_to_num(found, posinf=0.0, neginf=0.0), -cut, cut)
-            return clipped
-
-        return one(X, self.room.x_moments, StreamNumbers.INPUT_CUT), one(
-            Y, self.room.y_moments, StreamNumbers.TARGET_CUT
+        cuts = code.StreamNumbers
+        moments = (self.room.x_moments, cuts.INPUT_CUT), (self.room.y_moments, cuts.TARGET_CUT)
+        X, Y = (
+            standardised(v, *mean_and_scale(m), cut) if m.shape[1] else v
+            for v, (m, cut) in zip((X, Y), moments, strict=True)
         )
-
-    def reset(self) -> None:
-        """Forget the states and their influences; what was learned stays."""
-        room = self.room
-        room.s[:, self.topology.n_clamped :] = 0
-        room.J[:] = 0
+        return X, Y
 
     @property
     def room(self) -> Workspace:  # type: ignore[override]
@@ -181,47 +150,39 @@ class Stream(BaseStream):
         return self._room
 
     def grow(
-        self, growth: Growth, values: Array, codes: I64, ties: Ties, parameters: I64, loss: str | None = None
+        self, growth: Growth, values: Array, codes: IntArray, ties: Ties, parameters: IntArray, loss: str | None = None
     ) -> None:
         """Go on with a graph that came from this one: states, influences and what the learner knows move along.
 
         `parameters` has, of each parameter, the one it was, or -1. `Mesh.grow_stream` does all of this.
         """
-        old, before, room = self.plan, self.topology, self._room
-        t = growth.topology
-        outputs = growth.neurons[t.n_neurons - t.n_outputs :] - (before.n_neurons - before.n_outputs)
-        learner = self.learner.moved(parameters, groups_of(t, ties), np.maximum(outputs, -1))
+        before, room, t = self.topology, self._room, growth.topology
+        outputs = np.maximum(growth.neurons[t.n_neurons - t.n_outputs :] - (before.n_neurons - before.n_outputs), -1)
         other = Stream(
-            t, codes, ties, values, loss=self.loss.name if loss is None else loss, learner=learner, memory=self.memory,
-            ticks_per_sample=self.ticks_per_sample, method=self.method, n_streams=self.n_streams, delay=self.delay,
-            scale=self.scale,
+            t, codes, ties, values, loss=self.loss.name if loss is None else loss, memory=self.memory,
+            learner=self.learner.moved(parameters, groups_of(t, ties), outputs), method=self.method, scale=self.scale,
+            ticks_per_sample=self.ticks_per_sample, n_streams=self.n_streams, delay=self.delay,
         )  # fmt: skip
         if room is not None:
-            new = new_state(other)
-            kept = growth.neurons >= 0
+            other._room = new = new_state(other)
+            kept, inputs = growth.neurons >= 0, growth.neurons[: t.n_inputs]
             new.s[:, kept] = room.s[:, growth.neurons[kept]]
             new.s[:, t.n_inputs : t.n_clamped] = 1
             for b in range(self.n_streams):
-                moved_influences(old, before, room.J[b, room.side[b]], other.plan, growth, new.J[b, 0])
-            inputs = growth.neurons[: t.n_inputs]
+                moved_influences(self.plan, before, room.J[b, room.side[b]], other.plan, growth, new.J[b, 0])
             _move(room.x_moments, new.x_moments, inputs)
-            _move(room.replay_x, new.replay_x, inputs, np.nan)
+            _move(room.y_moments, new.y_moments, outputs)
             _move(room.last_x[None], new.last_x[None], inputs, np.nan)
+            new.clock[:] = room.clock
             if new.replay_y.shape == room.replay_y.shape:
+                _move(room.replay_x, new.replay_x, inputs, np.nan)
                 new.replay_y[:] = room.replay_y
             else:
-                new.replay_x[:] = 0  # their targets are of another kind
-            if new.y_moments.shape[1]:
-                _move(room.y_moments, new.y_moments, np.maximum(outputs, -1))
-            new.clock[:] = room.clock
-            if new.replay_y.shape != room.replay_y.shape:
-                new.clock[ClockPlace.STORED] = 0
-            new.clock[ClockPlace.SEEN] = (
-                0 if self.delay else room.clock[ClockPlace.SEEN]
-            )  # derivatives of before are of another net
-            other._room = new
+                new.clock[code.ClockPlace.STORED] = 0  # their targets are of another kind
+            if self.delay:
+                new.clock[code.ClockPlace.SEEN] = 0  # derivatives of before are of another net
         self.__dict__.update(other.__dict__)
-        if self._room is not None:
+        if room is not None:
             self._bind()
 
     def portable(self) -> PortableStream:
@@ -230,36 +191,25 @@ class Stream(BaseStream):
 
         return PortableStream.from_stream(self)
 
-    def to_tree(self) -> Tree:
-        """All that it remembers, as plain values and arrays; the parameters are the mesh's."""
-        room = self.room
-        kept = {name: getattr(room, name).copy() for name in KEPT}
-        return {
-            "ticks_per_sample": self.ticks_per_sample,
-            "values": self.values.copy(),
-            "room": kept,
-            "learner": {name: array.copy() for name, array in self.learner.state().items()},
-        }
+    def _arrays(self) -> dict[str, Array]:
+        return super()._arrays() | self.learner.state() | {"values": self.values}
 
-    def restore(self, tree: Tree) -> None:
-        """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
-        room = self.room
-        stored, learned = tree.get("room"), tree.get("learner")
-        if not isinstance(stored, dict) or not isinstance(learned, dict):
-            raise FileError("the stored stream has no arrays")
-        arrays = {name: getattr(room, name) for name in KEPT} | self.learner.state() | {"values": self.values}
+    def _limits(self) -> dict[str, tuple[Any, Any]]:
         limits = self.learner.limits() | {"side": (0, 1)}
         if self.loss.by_label:  # labels are used as indices
             limits["replay_y"] = (0, self.topology.n_outputs - 1)
-        fill_arrays(arrays, {**stored, **learned, "values": tree.get("values")}, limits)
+        return limits
+
+    def _restored(self) -> None:
         if self.values is not self._given:
             self._given[:] = self.values
-        room.weights[:] = self.values[self.plan.course.weight_index]
+        self.room.weights[:] = self.values[self.plan.course.weight_index]
 
     def __getstate__(self) -> Tree:
-        state = {name: value for name, value in self.__dict__.items() if name not in BOUND}
-        room = self._room
-        return state | {"_room": None if room is None else {name: getattr(room, name) for name in KEPT}}
+        # addresses of buffers, and what can be computed again, are left out: copies and pickles make their own
+        bound = ("_plan", "_structs", "_no_target", "_target", "_out")
+        state = {name: value for name, value in self.__dict__.items() if name not in bound}
+        return state | {"_room": None if self._room is None else super()._arrays()}
 
     def attach(self, values: Array) -> None:
         """Learn the parameters of a mesh: not every pickler knows that its array and the stream's are one."""
@@ -280,22 +230,16 @@ class Stream(BaseStream):
 
     def _bind(self) -> None:
         """Hand the arrays to the core, which keeps their addresses."""
-        learner, kind = self.learner, self.dtype.char
-        given = vars(self.room) | {
-            "values": self.values,
-            "loss": self.loss.code,
-            "rate": learner.pace[0],
-            "clip": learner.pace[1],
-            "carry": self.memory == "carry",
-            "use_filter": learner.filters,
-        }
+        (rate, clip), filters, kind = self.learner.pace, self.learner.filters, self.dtype.char
+        given = vars(self.room) | {"values": self.values, "loss": self.loss.code, "rate": rate, "clip": clip,
+                                   "carry": self.memory == "carry", "use_filter": filters}  # fmt: skip
         self._structs = (
             _core.Struct("StreamPlan", vars(self.plan.course), kind),
             _core.Struct("StreamState", given, kind),
-            *learner.structs(),
+            *self.learner.structs(),
         )
         self._no_target, self._target = self._nothing(0), self._nothing(1)
-        self._out = np.empty((1, self.n_streams, self.topology.n_outputs), self.dtype)
+        self._out = self._nothing(1, self.topology.n_outputs)
 
     def refresh(self) -> None:
         """Look at the parameters of the mesh again, after somebody else has changed them."""
@@ -310,24 +254,23 @@ class Stream(BaseStream):
         if self._room is None:
             self.room  # noqa: B018  made and bound
         _core.stream(*self._structs, mode, X, Y, delay, out)
-        if self.values is not self._given and mode & Mode.LEARN:
+        if self.values is not self._given and mode & code.Mode.LEARN:
             self._given[:] = self.values
 
     def peek_row(self, row: Array) -> Array:
         """`peek` for a row `(1, 1, n_inputs)` of the right dtype that was checked: the outputs `(n_outputs,)`."""
         if self._room is None:
             self.room  # noqa: B018  made and bound
-        out = np.empty((1, 1, self.topology.n_outputs), self.dtype)
-        self._call(Mode.PEEK, row, self._no_target, 0, out)
-        found: Array = out[0, 0]
-        return found
+        out: Array = np.empty((1, 1, self.topology.n_outputs), self.dtype)
+        self._call(code.Mode.PEEK, row, self._no_target, 0, out)
+        return np.asarray(out[0, 0])
 
     def learn_row(self, row: Array, target: float) -> None:
         """`step` and `learn` for such a row and a target of one number."""
         if self._room is None:
             self.room  # noqa: B018  made and bound
         self._target[0, 0, 0] = target
-        self._call(Mode.ADVANCE | Mode.LEARN, row, self._target, 0, self._out)
+        self._call(code.Mode.ADVANCE | code.Mode.LEARN, row, self._target, 0, self._out)
 
 
 def _hops(method: str) -> int | None:
@@ -340,23 +283,25 @@ def _hops(method: str) -> int | None:
     return int(match[1]) - 1
 
 
-def _move(old: Array, new: Array, origin: I64, nothing: float = 0.0) -> None:
+def _move(old: Array, new: Array, origin: IntArray, nothing: float = 0.0) -> None:
     """Columns of before to where they are now."""
     if old.shape[1] and new.shape[1]:
         new[:] = nothing
         new[:, origin >= 0] = old[:, origin[origin >= 0]]
 
 
-def groups_of(topology: Topology, ties: Ties) -> I64:
+def groups_of(topology: Topology, ties: Ties) -> IntArray:
     """The neuron that each parameter leads to; of a tied one, the first."""
     return topology.dst[ties.first[: ties.n_parameters]].astype(np.int64)
 
 
 def new_learner(learner: str, topology: Topology, ties: Ties, dtype: np.dtype[Any], settings: Any) -> Learner:
     """By its name."""
-    kind = LEARNERS[known("learner", learner, LEARNERS)]
+    kinds: dict[str, Any] = {kind.name: kind for kind in (AdamLearner, SgdLearner, KalmanLearner)}
+    kind = kinds[known("learner", learner, kinds)]
     try:
         found: Learner = kind(groups_of(topology, ties), topology.n_outputs, dtype, **settings)
     except TypeError:
-        raise MeshError(f"{learner} does not take all of {', '.join(settings)}; it takes {kind.takes}") from None
+        takes = "rate, clip, l2, momentum"
+        raise MeshError(f"{learner} does not take all of {', '.join(settings)}; it takes {takes}") from None
     return found

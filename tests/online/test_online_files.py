@@ -1,0 +1,260 @@
+"""`MeshStreamClassifier` and `MeshStreamRegressor`: frames, files and copies, what is learned."""
+
+import copy
+import math
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+import meshnn
+from meshnn import MeshStreamClassifier, MeshStreamRegressor, Topology
+from meshnn.errors import DataError, FileError
+from meshnn.training.structure import Grow, Policy
+from stream_models import LEARNERS, classifier, label, regressor, samples, value
+from trees import bits
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [MeshStreamClassifier, MeshStreamRegressor])
+def test_frames_are_rows_one_by_one(make):
+    one, many = make(hidden=3, random_state=0), make(hidden=3, random_state=0)
+    rows = samples(40)
+    del rows[3]["a"], rows[17]["b"]
+    X = pd.DataFrame(rows, index=range(100, 140))
+    y = pd.Series([k % 3 for k in range(40)], index=X.index)
+    for x, target in zip(rows, y, strict=True):
+        one.learn_one(x, target)
+    many.learn_many(X, y)
+    assert bits(one) == bits(many)
+    found = many.predict_many(X)
+    assert found.index.equals(X.index)
+    assert found.tolist() == [one.predict_one(x) for x in rows]
+    before = bits(many)
+    if make is MeshStreamClassifier:
+        table = many.predict_proba_many(X)
+        assert table.index.equals(X.index)
+        assert table.columns.tolist() == [0, 1, 2]
+        assert table.to_dict("records") == [one.predict_proba_one(x) for x in rows]
+        assert many.predict_proba_many(X[:0]).shape == (0, 3)
+    assert many.predict_many(X[:0]).shape == (0,)
+    assert bits(many) == before
+
+
+def test_frames_of_many_types():
+    X = pd.DataFrame({"a": [1, 2, 3], "b": [True, False, True], "c": pd.array([1, None, 3], "Int64")})
+    rows = [{"a": 1, "b": 1, "c": 1}, {"a": 2, "b": 0}, {"a": 3, "b": 1, "c": 3}]
+    mixed = X.astype({"a": object})
+    models = [MeshStreamRegressor(hidden=2, random_state=0) for _ in range(3)]
+    for x, y in zip(rows, [1, 2, 4], strict=True):
+        models[0].learn_one(x, y)
+    models[1].learn_many(X, [1, 2, 4])
+    models[2].learn_many(mixed, [1, 2, 4])
+    assert bits(models[0]) == bits(models[1]) == bits(models[2])
+    labels = MeshStreamClassifier(hidden=2, random_state=0)
+    labels.learn_many(X, [("t", 1), ("t", 2), ("t", 1)])
+    assert labels.predict_proba_many(X).columns.tolist() == [("t", 1), ("t", 2)]
+    fresh = MeshStreamClassifier()
+    assert fresh.predict_many(X).tolist() == [None] * 3
+    assert fresh.predict_proba_many(X).shape == (3, 0)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+@pytest.mark.parametrize(
+    ("X", "y", "words"),
+    [
+        (np.ones((2, 2)), [0, 1], "ndarray"),
+        (pd.DataFrame({"a": [1.0, 2.0]}), [0], "2 rows"),
+        (pd.DataFrame({"a": [1.0, math.inf]}), [0, 1], "'a'.*inf"),
+        (pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, "red"]}), [0, 1], "'red'"),
+        (pd.DataFrame({"a": [1.0, math.nan]}), [0, 1], "row 1"),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), [0], "'a'"),
+    ],
+)
+def test_bad_frames(make, X, y, words):
+    model = make()
+    before = bits(model)
+    with pytest.raises(DataError, match=words):
+        model.learn_many(X, y)
+    assert bits(model) == before
+
+
+# -- files and copies -------------------------------------------------------------------------------------------------
+
+KINDS = {
+    "two classes": (MeshStreamClassifier, {}, 2),
+    "five classes": (MeshStreamClassifier, {}, 5),
+    "decoupled": (MeshStreamClassifier, {"settings": {"covariance": "decoupled", "replays": 20}}, 3),
+    "adam": (MeshStreamClassifier, {"learner": "adam", "settings": {"rate": 0.02}}, 3),
+    "memory": (MeshStreamClassifier, {"memory": "carry", "ticks_per_sample": 2}, 3),
+    "columns": (MeshStreamClassifier, {"memory": "carry", "topology": "columns", "learner": "sgd"}, 3),
+    "no hidden": (MeshStreamClassifier, {"hidden": 0}, 3),
+    "callable": (MeshStreamClassifier, {"topology": Topology.mesh}, 3),
+    "regressor": (MeshStreamRegressor, {}, 0),
+    "huber": (MeshStreamRegressor, {"loss": "huber", "memory": "carry"}, 0),
+    "poisson": (MeshStreamRegressor, {"loss": "poisson", "learner": "adam"}, 0),
+    "generator": (MeshStreamRegressor, {"random_state": np.random.default_rng(1)}, 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "copied"),
+    [(kind, "file") for kind in KINDS]
+    + [(kind, how) for kind in ("five classes", "adam", "memory") for how in ("pickle", "joblib", "deepcopy")]
+    + [("regressor", "joblib")],
+)
+def test_goes_on_bit_by_bit(kind, copied, tmp_path):
+    """In the middle of a stream, before and after features and classes have come."""
+    make, params, classes = KINDS[kind]
+
+    def duplicate(model):
+        if copied == "file":
+            model.save(tmp_path / "a.mesh")
+            return meshnn.load(tmp_path / "a.mesh")
+        if copied == "joblib":
+            joblib.dump(model, tmp_path / "a.joblib")
+            return joblib.load(tmp_path / "a.joblib")
+        return copy.deepcopy(model) if copied == "deepcopy" else pickle.loads(pickle.dumps(model))
+
+    model = make(**{"hidden": 3, "random_state": 0, **params})
+    if not isinstance(model.random_state, np.random.Generator):
+        model = duplicate(model)  # one that was never fed
+    copies = []
+    for k, x in enumerate(samples(70, "abcd")):
+        shown = {name: v for name, v in x.items() if k >= 30 or name != "c"}
+        y = min(k // 10, k % classes) if classes else abs(value(x))
+        if k % 23 == 5:
+            copies.append(duplicate(model))
+            assert type(copies[-1]) is make
+            assert copies[-1].n_samples_ == model.n_samples_
+        want = model.predict_one(shown)
+        for other in copies:
+            assert other.predict_one(shown) == want
+            other.learn_one(shown, y)
+        model.learn_one(shown, y)
+    assert len(copies) == 3
+
+    def without(tree):
+        return {name: value for name, value in bits(tree).items() if name != "params"}
+
+    for other in copies:
+        assert without(other) == without(model)
+    state = bits(copies[0])
+    model.learn_one(samples(1)[0], 1)  # copies have nothing in common
+    assert bits(copies[0]) == state
+
+
+def test_labels_that_no_file_can_hold(tmp_path):
+    model = MeshStreamClassifier(hidden=2, random_state=0)
+    model.learn_one({"a": 1.0}, frozenset([1]))
+    with pytest.raises(FileError, match="frozenset"):
+        model.save(tmp_path / "a.mesh")
+    assert pickle.loads(pickle.dumps(model)).classes_ == [frozenset([1])]
+    model = MeshStreamClassifier(hidden=2, random_state=0)
+    model.learn_one({b"a": 1.0}, 1)
+    with pytest.raises(FileError, match="b'a'"):
+        model.save(tmp_path / "a.mesh")
+
+
+# -- what is learned --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_predictions_change_nothing(make):
+    for memory in ("none", "carry"):
+        model = make(memory=memory)
+        before = bits(model)
+        for x in [*samples(5, seed=3), {"b": 1.0}, {"never met": 1.0}]:
+            model.predict_one(x)
+            if make is classifier:
+                model.predict_proba_one(x)
+        assert bits(model) == before
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_learners_learn(learner):
+    """A rule that one feature tells: far better than by chance, where half is chance."""
+    model = MeshStreamClassifier(hidden=4, learner=learner, random_state=0)
+    rows = [(x, "up" if x["a"] > 0 else "down") for x in samples(1500)]
+    right = 0
+    for k, (x, y) in enumerate(rows):
+        right += k >= 1000 and model.predict_one(x) == y
+        model.learn_one(x, y)
+    assert right > 400
+
+
+@pytest.mark.parametrize("params", [{}, {"loss": "huber"}, {"loss": "poisson"}, {"learner": "adam"}])
+def test_regressors_learn(params):
+    model = MeshStreamRegressor(hidden=4, random_state=0, **params)
+    errors = []
+    for x in samples(1500):
+        y = 10 + 2 * x["a"]
+        errors.append(abs(model.predict_one(x) - y))
+        model.learn_one(x, y)
+    assert np.mean(errors[1000:]) < 0.8  # half of what the mean of all targets has
+    if params.get("loss") == "poisson":
+        assert all(model.predict_one(x) > 0 for x in samples(20, seed=5))
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "huber"])
+def test_a_target_that_never_varies(loss):
+    model = MeshStreamRegressor(hidden=2, loss=loss, random_state=0)
+    for x in samples(30):
+        model.learn_one(x, 3.0)
+    assert model.predict_one(samples(1)[0]) == 3.0
+
+
+def test_memory_sees_what_came_before():
+    """The label is the sign of the sample before: only a net with a memory can know it."""
+    right = {}
+    for memory in ("none", "carry"):
+        model = MeshStreamClassifier(hidden=6, memory=memory, random_state=0)
+        last, right[memory] = 0.0, 0
+        for k, x in enumerate(samples(2500, "a")):
+            if k >= 1500:
+                right[memory] += model.predict_one(x) == (last > 0)
+            model.learn_one(x, last > 0)
+            last = x["a"]
+    assert right["none"] < 650
+    assert right["carry"] > 800
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_policies_of_structure_see_the_loss_of_the_class_that_came(classes):
+    """The mean log loss of the predictions before each sample was learned."""
+    seen = []
+
+    class Look(Policy):
+        def propose(self, view, memory):
+            seen.append(view.loss)
+
+    model = MeshStreamClassifier(hidden=2, structure=Look(), structure_every=40, random_state=0)
+    for k, x in enumerate(samples(classes)):
+        model.learn_one(x, k)
+    losses = []
+    for x in samples(80 - classes, seed=1):
+        y = label(x, classes)
+        losses.append(-math.log(model.predict_proba_one(x)[y]))
+        model.learn_one(x, y)
+    assert seen[1] == pytest.approx(np.mean(losses[-40:]), rel=1e-9)
+    assert np.mean(losses[-40:]) < 0.9 * math.log(classes)  # that of another class would be larger
+
+
+def test_policies_of_structure_see_the_right_labels_after_the_third_class(tmp_path):
+    """Samples that a policy looks at were 1 and 0 for two classes, and are labels from then on."""
+    model = MeshStreamClassifier(hidden=2, structure=Grow(to=6), structure_every=20, random_state=0)
+    met = []
+    for k, x in enumerate(samples(50)):
+        y = ["first", "second", "third"][2 if k == 33 else k % 2]
+        model.learn_one(x, y)
+        met.append(model.classes_.index(y))
+    assert [int(t[0]) for _, t in model._structure._rows] == met
+    model.save(tmp_path / "a.mesh")
+    loaded = meshnn.load(tmp_path / "a.mesh")
+    for x in samples(30, seed=4):
+        model.learn_one(x, "first")
+        loaded.learn_one(x, "first")
+    assert bits(model)["stream"] == bits(loaded)["stream"]
