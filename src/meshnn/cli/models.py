@@ -221,7 +221,7 @@ class ModelTables:
         columns = [cells_of(table, name) for name in names]
         for cells in columns:
             text = cells.kind in ("categorical", "date")
-            if (at := first(~cells.gaps if text else cells.gaps)) >= 0:
+            if (at := first(cells.gaps | text)) >= 0:
                 cells.refuse(at, "text or a date" if text else "no number", "finite numbers")
         return np.stack([cells.numbers for cells in columns], axis=1)
 
