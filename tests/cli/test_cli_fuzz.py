@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology, load
-from meshnn.cli.app import main
-from meshnn.cli.commands import _Commands
+from meshnn.cli.commands import _Commands, main
 
 ALLOWED = {0, 1, 2, 130}  # 1 only as verify's answer: see below
 NUMBERS = ("nan", "inf", "-inf", "-1", "0", "1", "2", "1e400", "1e-400", "3.5", "99999999999999999999", "", "ü",

@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from meshnn import storage
-from meshnn.cli.models import SavedRun
 from meshnn.cli.options import AsJson, MeshFile
 from meshnn.cli.output import print_json, printable, screen
 from meshnn.loading import from_tree
@@ -99,6 +98,8 @@ def _stream(model: Any, path: Path) -> dict[str, Any]:
     }  # fmt: skip
     if model.table_ is None:
         return facts
+    from meshnn.cli.models import SavedRun
+
     saved = SavedRun.of(model, path)
     schema, scores = saved.schema, saved.scores
     return facts | {

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from meshnn import storage
-from meshnn.cli.models import SavedRun
 from meshnn.cli.options import AsJson, Drop, ModelOut, Picture, TaskOption, column_list, read_options, with_read_options
 from meshnn.cli.output import check_output, counted, print_json, print_lines, progress, refuse, say_notes
 from meshnn.cli.stream_run import Run, save_interval, score_lines
@@ -118,8 +117,9 @@ def stream(
         _report(run, data, picture, time.perf_counter() - began, as_json)
 
 
-def _resumed(path: Path, asked: dict[str, Any]) -> SavedRun:
+def _resumed(path: Path, asked: dict[str, Any]) -> Any:
     """Return the saved run of a model; refuse options that contradict it."""
+    from meshnn.cli.models import SavedRun
     from meshnn.loading import load_fitted
 
     saved = SavedRun.of(load_fitted(path), path)
