@@ -98,7 +98,7 @@ def _stream(model: Any, path: Path) -> dict[str, Any]:
     }  # fmt: skip
     if model.table_ is None:
         return facts
-    from meshnn.cli.models import SavedRun
+    from meshnn.cli.models import SavedRun  # imports pyarrow
 
     saved = SavedRun.of(model, path)
     schema, scores = saved.schema, saved.scores
