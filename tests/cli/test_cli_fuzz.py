@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology, load
-from meshnn.cli.app import main
-from meshnn.cli.commands import _Commands
+from meshnn.cli.commands import _Commands, main
 
 ALLOWED = {0, 1, 2, 130}  # 1 only as verify's answer: see below
 NUMBERS = ("nan", "inf", "-inf", "-1", "0", "1", "2", "1e400", "1e-400", "3.5", "99999999999999999999", "", "ü",
@@ -264,17 +263,3 @@ def test_a_model_is_kept_when_its_folder_vanishes(files, tmp_path, monkeypatch):
     assert err.endswith(f"; the model was written to {other / 'm.mesh'} instead\n")
     assert f"model written to {other / 'm.mesh'}" in out.replace("\n", "")
     assert load(other / "m.mesh").n_features_in_ == 2
-
-
-def test_no_place_at_all(files, tmp_path, monkeypatch):
-    """The disk is full wherever one looks: the reason, not a traceback."""
-
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("meshnn.files.os.replace", full)
-    fit = ["fit", files / "good.csv", "-y", "c", "-n", "2", "--max-epochs", "2", "-o", tmp_path / "m.mesh"]
-    code, _, err = run(fit)
-    assert code == 2
-    assert "no space left" in err.splitlines()[-1]
-    assert not list(tmp_path.iterdir())

@@ -144,11 +144,11 @@ def test_topologies_from_files(tables):
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["edges"] == count
     (tables / "small.json").write_text(json.dumps(Topology.layered([2, 3]).to_dict()))
-    (tables / "broken.json").write_text("{")
-    (tables / "broken.graphml").write_text("<graphml>")
-    (tables / "broken.npz").write_bytes(b"PK\x03\x04 nothing")
-    for name in ("small.json", "broken.json", "broken.graphml", "broken.npz", "iris.csv", "nothing.json"):
+    for suffix in ("json", "graphml", "npz"):
+        (tables / f"broken.{suffix}").write_text("<graphml>")
+    for name in ("broken.json", "broken.graphml", "broken.npz", "iris.csv", "nothing.json"):
         assert name in refused(*fit, "--mesh", tables / name)
+    assert "4 features" in refused(*fit, "--mesh", tables / "small.json")
 
 
 @pytest.mark.parametrize(("name", "text", "message"), [

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn import metrics
 
@@ -24,18 +25,14 @@ def flats(tmp_path_factory):
     """A folder with a table of flats, and models that `meshnn fit` made of it: of a class and of a number."""
     folder = tmp_path_factory.mktemp("flats")
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({
-        "id": [f"{k:03d}" for k in range(60)],
-        "size": rng.integers(20, 90, 60),
-        "city": rng.choice(["Bonn", "Ulm"], 60),
-    })  # fmt: skip
+    frame = pd.DataFrame({"id": [f"{k:03d}" for k in range(60)], "size": rng.integers(20, 90, 60)})
+    frame["city"] = rng.choice(["Bonn", "Ulm"], 60)
     frame["let"] = (frame["size"] > 50).astype(int)
     frame["rent"] = frame["size"] * 10.5 + rng.standard_normal(60)
     frame.to_csv(folder / "flats.csv", index=False)
     for target, other in (("let", "rent"), ("rent", "let")):
-        drop = ("--drop", "id", "--drop", other)
-        options = ("-n", "2", "--solver", "lm", "--max-epochs", "30", "--json")
-        done = meshnn("fit", folder / "flats.csv", "-y", target, *drop, *options, "-o", folder / f"{target}.mesh")
+        options = ("--drop", f"id,{other}", "-n", "2", "--solver", "lm", "--max-epochs", "30", "--json")
+        done = meshnn("fit", folder / "flats.csv", "-y", target, *options, "-o", folder / f"{target}.mesh")
         assert done.returncode == 0, done.stderr
     return folder
 
@@ -53,21 +50,13 @@ def pipe_in(monkeypatch, text):
 
 
 @pytest.mark.parametrize(("classes", "cells", "want"), [
-    ([0, 1], [0.0, 1.0, None, 0.5], [0, 1, -1, -1]),
-    ([0, 1], ["0", "1.0", " 1", "one"], [0, 1, 1, -1]),
-    ([0, 1], [False, True], [0, 1]),
-    ([2**60, 2**60 + 1], [2**60 + 1, 2**60, 2**60 + 2], [1, 0, -1]),
-    ([-1.5, 2.0], [2, -1, None], [1, -1, -1]),
-    ([False, True], ["true", "False", "1", "x"], [1, 0, 1, -1]),
-    ([False, True], [1, 0, 2], [1, 0, -1]),
-    (["0", "1"], [0.0, 1.0], [0, 1]),
-    (["0.0", "1.0"], [0.0, 1.0], [0, 1]),
-    (["False", "True"], [True, None], [1, -1]),
-    (["a", "b"], ["b", "c", None], [1, -1, -1]),
+    ([0, 1], [0.0, 1.0, None, 0.5], [0, 1, -1, -1]), ([0, 1], ["0", "1.0", " 1", "one"], [0, 1, 1, -1]),
+    ([0, 1], [False, True], [0, 1]), ([2**60, 2**60 + 1], [2**60 + 1, 2**60, 2**60 + 2], [1, 0, -1]),
+    ([-1.5, 2.0], [2, -1, None], [1, -1, -1]), ([False, True], ["true", "False", "1", "x"], [1, 0, 1, -1]),
+    ([False, True], [1, 0, 2], [1, 0, -1]), (["0", "1"], [0.0, 1.0], [0, 1]), (["0.0", "1.0"], [0.0, 1.0], [0, 1]),
+    (["False", "True"], [True, None], [1, -1]), (["a", "b"], ["b", "c", None], [1, -1, -1]),
 ])  # fmt: skip
 def test_classes_are_compared_by_value(classes, cells, want):
-    import pyarrow as pa
-
     table = pa.table({"y": pa.array(cells)})
     assert class_numbers(cells_of(table, "y"), np.array(classes)).tolist() == want
 
@@ -154,17 +143,14 @@ def test_columns_are_copied(flats, tmp_path, ending):
 
 def test_copies_are_as_written(flats, tmp_path):
     """Also a number with zeros at its end, a date, an empty cell; of a column that the model reads, the value."""
-    (tmp_path / "t.csv").write_text("price,day,city,size\n1.50,2024-01-02,Ulm,30\n,2024-01-03,Bonn,40\n")
-    kept = "price,day,size"
-    lines = meshnn("predict", flats / "let.mesh", tmp_path / "t.csv", "--keep", kept).stdout.splitlines()
+    table, model = tmp_path / "t.csv", flats / "let.mesh"
+    table.write_text("price,day,city,size\n1.50,2024-01-02,Ulm,30\n,2024-01-03,Bonn,40\n")
+    lines = meshnn("predict", model, table, "--keep", "price,day,size").stdout.splitlines()
     assert lines[0] == "price,day,size,prediction"
     assert [line.rpartition(",")[0] for line in lines[1:]] == ["1.50,2024-01-02,30", ",2024-01-03,40"]
-    (tmp_path / "t.csv").write_text("prediction,city,size\n1,Ulm,30\n")
-    for keep, message in (
-        ("prediction", "is a column of the predictions, too"),
-        ("id", "no column id; the columns are pred"),
-    ):
-        assert message in meshnn("predict", flats / "let.mesh", tmp_path / "t.csv", "--keep", keep).stderr
+    table.write_text("prediction,city,size\n1,Ulm,30\n")
+    assert "is a column of the predictions, too" in refused("predict", model, table, "--keep", "prediction")
+    assert "no column id" in refused("predict", model, table, "--keep", "id")
 
 
 def test_copies_beside_the_columns_of_a_model_without_names(tmp_path):
@@ -257,12 +243,11 @@ def test_class_weights(flats, tmp_path):
 
 def test_classes_are_read_as_they_were(tmp_path):
     """A text in training is a text, though all that are there now look like numbers."""
+    table, model = tmp_path / "t.csv", tmp_path / "m.mesh"
     rows = [f"{k},{'low' if k < 20 else '1.50'}" for k in range(40)]
-    (tmp_path / "t.csv").write_text("a,c\n" + "\n".join(rows) + "\n")
-    assert fit(tmp_path / "t.csv", "-y", "c", "-o", tmp_path / "m.mesh").returncode == 0
-    (tmp_path / "t.csv").write_text("a,c\n" + "\n".join(rows[20:]) + "\n")
-    found = json.loads(meshnn("evaluate", tmp_path / "m.mesh", tmp_path / "t.csv", "--json").stdout)
-    assert np.sum(found["confusion"]) == 20
-    (tmp_path / "t.csv").write_text("a,c\n3,1.5\n4,1.50\n")  # 1.5 is another class than 1.50
-    found = json.loads(meshnn("evaluate", tmp_path / "m.mesh", tmp_path / "t.csv", "--json").stdout)
-    assert np.sum(found["confusion"]) == 1
+    table.write_text("a,c\n" + "\n".join(rows) + "\n")
+    assert fit(table, "-y", "c", "-o", model).returncode == 0
+    for cells, known in ((rows[20:], 20), (["3,1.5", "4,1.50"], 1)):  # 1.5 is another class than 1.50
+        table.write_text("a,c\n" + "\n".join(cells) + "\n")
+        found = json.loads(meshnn("evaluate", model, table, "--json").stdout)
+        assert np.sum(found["confusion"]) == known

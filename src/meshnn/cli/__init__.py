@@ -1,5 +1,5 @@
 """The command line: `meshnn`."""
 
-from meshnn.cli.app import main
+from meshnn.cli.commands import main
 
 __all__ = ["main"]

@@ -68,20 +68,18 @@ def explain(
     explanation = mesh.explain(batch_size, jacobian=jacobian, measure=measure)
     choice = None if samples is None else _solver(mesh, samples, loss)
     if as_json:
-        solver: dict[str, str | None] | None = None
-        if choice is not None:
-            alternative = None if choice.alternative is None else choice.alternative.name
-            solver = {"name": choice.solver.name, "reason": choice.reason, "alternative": alternative}
+        alternative = getattr(choice and choice.alternative, "name", None)
         rows = [
             {"method": cost.method, "exact": True, "forward_only": cost.forward_only, "bytes": cost.bytes,
              "multiply_adds": cost.multiply_adds, "estimated": cost.estimated}
             for cost in explanation.decision.costs
         ]  # fmt: skip
-        print_json({"mesh": explanation.mesh, "batch_size": batch_size, "methods": rows,
-                    "chosen": explanation.chosen, "reason": explanation.reason,
-                    "seconds": explanation.seconds, "rate": explanation.rate,
-                    "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
-                    "solver": solver})  # fmt: skip
+        print_json({
+            "mesh": explanation.mesh, "batch_size": batch_size, "methods": rows, "chosen": explanation.chosen,
+            "reason": explanation.reason, "seconds": explanation.seconds, "rate": explanation.rate,
+            "edges": explanation.n_edges, "dead_edges": explanation.n_dead,
+            "solver": choice and {"name": choice.solver.name, "reason": choice.reason, "alternative": alternative},
+        })  # fmt: skip
         return
     print(explanation)  # plain text: no column is cut off, however narrow the terminal is
     if choice is not None:

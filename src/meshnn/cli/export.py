@@ -10,7 +10,7 @@ import numpy as np
 from typer import Argument, Option
 
 from meshnn.cli.options import AsJson, MeshFile, TrueAnswers, with_read_options
-from meshnn.cli.output import check_output, counted, print_json, refuse, say_notes
+from meshnn.cli.output import check_output, counted, print_json, refuse
 from meshnn.errors import MeshError
 
 Format = Literal["c", "onnx"]
@@ -58,8 +58,7 @@ def export(
     from meshnn.loading import load_fitted
 
     thing = load_fitted(model)
-    X, y, notes = (None, None, []) if data is None else _samples(model, data, target, read)
-    say_notes(notes)
+    X, y = (None, None) if data is None else _samples(model, data, target, read)
     net = None
     if form == "onnx":
         thing.to_onnx(out)
@@ -78,29 +77,10 @@ def export(
         print(shown)
 
 
-def _samples(path: Path, data: Path, target: str | None, read: Any) -> tuple[Any, Any, list[str]]:
-    """Return features of the table, and true answers if it has them."""
+def _samples(path: Path, data: Path, target: str | None, read: Any) -> tuple[Any, Any]:
     from meshnn.cli.models import ModelTables, load_model
-    from meshnn.tables.names import check_names
 
-    tables = ModelTables(load_model(path), data, read, target, shown=False)
-    if target is not None:
-        check_names(tables.names, [target], "--target: ")
-    X, y, lost = list[Any](), list[Any](), 0
-    for table in tables:
-        X.append(tables.features(table))
-        truth = tables.truth(table)
-        if truth is None:
-            continue
-        there = np.isfinite(truth) if tables.classes is None else truth >= 0
-        X[-1], lost = X[-1][there], lost + int((~there).sum())
-        y += (truth if tables.classes is None else tables.classes[truth])[there].tolist()
-    if tables.target not in tables.names:
-        return np.concatenate(X), None, tables.notes
-    if not y:
-        raise MeshError(f"{data} has no row with a true answer that the model knows")
-    notes = [f"{lost:,} rows have no answer that the model knows: left out"] * bool(lost)
-    return np.concatenate(X), y, tables.notes + notes
+    return ModelTables(load_model(path), data, read, target, shown=False).samples(target)
 
 
 def _check(model: Any, form: str, out: Path, X: Any, net: Any, learn: bool) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.cli.options import column_list, read_options
-from meshnn.cli.output import collect_warnings, refuse
+from meshnn.cli.output import collect_warnings, refuse, say_notes
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.online.blocks import Rows, TableRunner, model_classes, model_values, outputs_of
 from meshnn.online.scores import scores_from
@@ -190,14 +190,27 @@ class ModelTables:
                 self.rows += table.num_rows
                 told(self.rows)
 
-    def features(self, table: Any) -> NDArray[np.float64]:
-        """Return the features of a block as a net takes them, before scaling."""
-        if self._columns is None:
-            return self._matrix(table)
-        encoded = self.model.encoder_.encode(table)
-        self._note(encoded.notes)
-        found: NDArray[np.float64] = encoded.X
-        return found
+    def samples(self, target: str | None = None) -> tuple[NDArray[np.float64], Any]:
+        """Return the features of all rows as a net takes them, before scaling, and the true answers, if there are any.
+
+        Rows without an answer that the model knows are left out; `target` is a column that must be there.
+        """
+        check_names(self.names, [] if target is None else [target], "--target: ")
+        X, y, lost = list[Any](), list[Any](), 0
+        for table in self:
+            encoded = Encoded(self._matrix(table), []) if self._columns is None else self.model.encoder_.encode(table)
+            self._note(encoded.notes)
+            truth = self.truth(table)
+            there = slice(None) if truth is None else np.isfinite(truth) if self.classes is None else truth >= 0
+            X.append(encoded.X[there])
+            if truth is not None:
+                y.append((truth if self.classes is None else self.classes[truth])[there])
+                lost += len(truth) - len(y[-1])
+        found = np.concatenate(y) if y else None
+        if found is not None and not len(found):
+            raise DataError("the table has no row with a true answer that the model knows", code="empty")
+        say_notes(self.notes + [f"{lost:,} rows have no answer that the model knows: left out"] * bool(lost))
+        return np.concatenate(X), found
 
     def call(self, method: str, table: Any, **options: Any) -> Any:
         """Return the result of a method of the model for a block."""
@@ -222,7 +235,7 @@ class ModelTables:
         columns = [cells_of(table, name) for name in names]
         for cells in columns:
             text = cells.kind in ("categorical", "date")
-            if (at := first(~cells.gaps if text else cells.gaps)) >= 0:
+            if (at := first(cells.gaps | text)) >= 0:
                 cells.refuse(at, "text or a date" if text else "no number", "finite numbers")
         return np.stack([cells.numbers for cells in columns], axis=1)
 

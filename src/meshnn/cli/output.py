@@ -178,18 +178,15 @@ def check_output(option: str, path: Path, ending: str | None = None, keep: Mappi
 
 
 def save_somewhere(model: Any, path: Path) -> tuple[Path, MeshError | None]:
-    """Save a model that took long to train, in another folder if need be; return where, and the error to raise."""
+    """Save a model that took long to train, in the temporary folder if need be; return where, and an error to raise."""
     try:
         model.save(path)
         return path, None
     except (OSError, MeshError) as error:
         failure = error
-    for find in (tempfile.gettempdir, Path.home, Path.cwd):  # each may be missing
-        with suppress(OSError, RuntimeError, MeshError):
-            place = free_name(Path(find()), path)
-            model.save(place)
-            return place, MeshError(f"{failure}; the model was written to {place} instead")
-    raise failure
+    place = free_name(Path(tempfile.gettempdir()), path)
+    model.save(place)
+    return place, MeshError(f"{failure}; the model was written to {place} instead")
 
 
 def free_name(folder: Path, path: Path) -> Path:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
-from meshnn.cli.options import AsJson, MeshFile
-from meshnn.cli.output import check_output, print_json, refuse, say_notes
+from meshnn.cli.options import AsJson, MeshFile, read_options
+from meshnn.cli.output import check_output, print_json, refuse
 
 What = Literal["all", "graph", "adjacency", "loss", "regions", "topology"]
 
@@ -57,9 +57,7 @@ def plot(
 
 
 def _points(thing: Any, data: Path) -> tuple[Any, Any]:
-    from meshnn.tables.names import check_names
-    from meshnn.tables.reader import read_table
-    from meshnn.tables.target import target_column
+    from meshnn.cli.models import ModelTables
 
     refuse({
         "--data: only a fitted model with two features has decision regions; leave it out":
@@ -67,10 +65,5 @@ def _points(thing: Any, data: Path) -> tuple[Any, Any]:
         "--data: the model was not made by `meshnn fit`, so its columns are not known; leave it out":
         not hasattr(thing, "target_"),
     })  # fmt: skip
-    loaded = read_table(data, text=thing.encoder_.text_columns)
-    check_names(loaded.table.column_names, [thing.target_], "--data: ")
-    classes = hasattr(thing, "classes_")
-    goal = target_column(loaded.table, thing.target_, "classify" if classes else "regress")
-    encoded = thing.encoder_.encode(goal.table)
-    say_notes([*loaded.notes, *goal.notes, *encoded.notes])
-    return encoded.X, goal.values.astype(str) if classes else goal.values
+    X, y = ModelTables(thing, data, read_options(), shown=False).samples(thing.target_)
+    return X, y.astype(str) if hasattr(thing, "classes_") else y

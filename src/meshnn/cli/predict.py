@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Argument, Option
 
-from meshnn.cli.models import ModelTables, load_model
 from meshnn.cli.options import AsJson, MeshFile, TableOut, TrueAnswers, with_read_options
 from meshnn.cli.output import check_output, counted, print_json, print_lines, print_text, refuse, say_notes
 from meshnn.cli.scores import ModelScores, show_confusion
@@ -42,6 +41,8 @@ def predict(
       meshnn predict iris.mesh - --keep id,name < new.csv
       meshnn predict y.mesh measured/ --out predictions.parquet
     """
+    from meshnn.cli.models import ModelTables, load_model
+
     if out is not None:
         check_output("--out", out, keep={"the table": data, "the model": model})
         check_ending(out)
@@ -81,7 +82,7 @@ def predict(
         print(f"{counted(tables.rows, 'prediction')} written to {out}", file=sys.stderr)
 
 
-def _columns(tables: ModelTables, table: Any, probabilities: bool, interval: float | None) -> dict[str, Any]:
+def _columns(tables: Any, table: Any, probabilities: bool, interval: float | None) -> dict[str, Any]:
     """Return the predictions of a block by the names of their columns."""
     columns: dict[str, Any] = {"prediction": tables.call("predict", table)}
     if columns["prediction"].ndim == 2:
@@ -120,6 +121,8 @@ def evaluate(
       meshnn evaluate iris.mesh new.csv --json
       meshnn evaluate y.mesh measured/
     """
+    from meshnn.cli.models import ModelTables, load_model
+
     estimator = load_model(model)
     if target is None and not hasattr(estimator, "target_"):
         raise MeshError(f"{model} was made in Python and does not know what its target is called; pass --target")

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from meshnn import storage
-from meshnn.cli.models import SavedRun
 from meshnn.cli.options import AsJson, Drop, ModelOut, Picture, TaskOption, column_list, read_options, with_read_options
 from meshnn.cli.output import check_output, counted, print_json, print_lines, progress, refuse, say_notes
 from meshnn.cli.stream_run import Run, save_interval, score_lines
@@ -118,8 +117,9 @@ def stream(
         _report(run, data, picture, time.perf_counter() - began, as_json)
 
 
-def _resumed(path: Path, asked: dict[str, Any]) -> SavedRun:
+def _resumed(path: Path, asked: dict[str, Any]) -> Any:
     """Return the saved run of a model; refuse options that contradict it."""
+    from meshnn.cli.models import SavedRun
     from meshnn.loading import load_fitted
 
     saved = SavedRun.of(load_fitted(path), path)
@@ -205,7 +205,6 @@ def _report(run: Run, data: Path, picture: Path | None, seconds: float, as_json:
         again = f"meshnn stream {shlex.quote(str(data))} --resume {shlex.quote(str(run.out))}"
         how = "" if str(data) != "-" else " (fed from the beginning again; with --new-rows, from the next row on)"
         say_notes([f"interrupted after row {facts['rows']:,}; go on at the next one: {again}{how}"])
-    if code:
         raise Exit(code)
 
 
@@ -231,7 +230,6 @@ def _show(facts: dict[str, Any], run: Run) -> None:
     sizes = [counted(len(facts["features"]), "feature")]
     sizes += [] if facts["classes"] is None else [counted(len(facts["classes"]), "class")]
     sizes += [counted(facts["hidden"], "hidden neuron"), counted(facts["parameters"], "parameter"), facts["learner"]]
-    written = "; ".join(
-        f"{what} written to {facts[what]}" for what in ("model", "picture", "predictions") if facts[what]
-    )
+    files = (what for what in ("model", "picture", "predictions") if facts[what])
+    written = "; ".join(f"{what} written to {facts[what]}" for what in files)
     print_lines(first, *score_lines(run.scores), ", ".join(sizes), written, bold=1 if facts["scored"] else -1)

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshnn.cli.models import SavedRun
 from meshnn.cli.output import hint, say_notes
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.files import explained
@@ -27,6 +26,9 @@ from meshnn.tables.blocks import Block, Position, Reader
 from meshnn.tables.names import shown
 from meshnn.tables.streams import StreamSchema, check_no_dates, decided
 from meshnn.tables.text import ReadOptions
+
+if TYPE_CHECKING:
+    from meshnn.cli.models import SavedRun
 
 
 def save_interval(text: str) -> tuple[int | None, float]:
