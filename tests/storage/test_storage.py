@@ -155,9 +155,7 @@ def test_round_trip(tree):
         assert same(got, tree)
         for a in leaves_of(got):
             assert type(a) is np.ndarray
-            assert a.flags.writeable
-            assert a.flags.c_contiguous
-            assert a.flags.aligned
+            assert a.flags.carray  # contiguous, aligned and writable
             assert a.dtype.isnative
         # An independent reader sees the same
         with safetensors.safe_open(path, "np") as file:
@@ -263,29 +261,21 @@ def fronted(**changes):
     ("content", "message"),
     [
         (b"", "empty"),
-        (b"1234567", "not a .mesh file"),
         (b"\xff" * 100, "not a .mesh file"),
         (pickle.dumps({"a": 1}), "not a .mesh file"),
         (container(b"\xff\xfe{\0}\0"), "not a .mesh file"),
-        (container([]), "not a .mesh file"),
         (container(f'{{"a":{ENDLESS}'.encode()), "not a .mesh file"),
-        (container(f'{{"a":{LONG}}}'.encode()), "not a .mesh file"),
         (container(b'{"__metadata__":{"format":"meshnn"},"__metadata__":{}}'), "not a .mesh file"),
-        (container({"__metadata__": []}), "not a .mesh file"),
         (safetensors.numpy.save({"a": np.ones(1)}, {"format": "pt"}), "not a .mesh file"),
         (container({"__metadata__": metadata(version="3"), "a": entry("BF16", [1], 0, 2)}, b"12"), "newer.* format 3"),
         (container({"__metadata__": metadata(version="1"), "a": entry("F32", [1], 0, 4)}, b"1234"), "older.* format 1"),
         (fronted(version=None), "version is None"),
         (fronted(version="1\n"), r"version is '1\\n'"),
-        (fronted(version="\u0661"), "version"),
-        (fronted(version=LONG), "version"),
         (container({"__metadata__": metadata() | {"tree": {}}}), "no tree"),
         (fronted(sha256=None), "no checksum"),
         (fronted(sha256=""), "checksum"),
-        (fronted(tree="{"), "JSON"),
         (fronted(tree='{"b":{"a":1,"a":1}}'), "JSON"),
         (fronted(tree=f'{{"a":{ENDLESS}'), "JSON"),
-        (fronted(tree=f'{{"a":{LONG}}}'), "JSON"),
         (fronted(tree='{"a":[0,NaN]}'), "JSON"),
         (fronted(tree="\ud800"), "damaged"),
         (fronted(tree="[]"), "not a dictionary"),
@@ -293,7 +283,6 @@ def fronted(**changes):
         (fronted(tree='{"\\ud800":1}'), r"key '\\ud800'"),
         (fronted(tree='{"a":' + "[" * 40 + "]" * 40 + "}"), "32 deep"),
         (fronted(tree='{"a":{"$array":"b"}}'), r"tree\['a'\] .*'\$array'"),
-        (fronted(tree='{"a":{"$array":[]}}'), r"tree\['a'\] .*'\$array'"),
         (fronted(tree='{"a":{"$float":"1"}}'), r"tree\['a'\] .*'\$float'"),
     ],
 )

@@ -108,9 +108,6 @@ def _labels(classes: Array) -> Any:
     return {"dtype": classes.dtype.str, "values": [_scalar("classes_", label) for label in classes.tolist()]}
 
 
-# -- back ----------------------------------------------------------------------------------------------------------
-
-
 def from_tree(estimator: Any, tree: Tree) -> Any:
     """Fill a new estimator from a tree; errors of any kind if that cannot be done.
 
