@@ -22,7 +22,7 @@ def _softplus(t: torch.Tensor) -> torch.Tensor:
 
 
 #: Activation functions by their code.
-ACTIVATIONS: dict[int, Callable[[torch.Tensor], torch.Tensor]] = {
+FUNCTIONS: dict[int, Callable[[torch.Tensor], torch.Tensor]] = {
     ACTIVATIONS["identity"]: lambda t: t,
     ACTIVATIONS["relu"]: torch.relu,
     ACTIVATIONS["leaky_relu"]: partial(torch.nn.functional.leaky_relu, negative_slope=0.01),
@@ -83,6 +83,6 @@ class PureNet:
 
     def _activated(self, sums: torch.Tensor) -> torch.Tensor:
         if len(self._kinds) == 1:
-            return ACTIVATIONS[self._kinds[0][0]](sums)
-        found = [ACTIVATIONS[code](sums[..., neurons.to(sums.device)]) for code, neurons in self._kinds]
+            return FUNCTIONS[self._kinds[0][0]](sums)
+        found = [FUNCTIONS[code](sums[..., neurons.to(sums.device)]) for code, neurons in self._kinds]
         return torch.cat(found, -1)[..., self._order.to(sums.device)]
