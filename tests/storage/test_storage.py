@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from meshnn.errors import MemoryLimitError, MeshError
+from meshnn.errors import MemoryLimitError
 from meshnn.storage import FileError, read, write
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
@@ -127,12 +127,9 @@ array = st.sampled_from(DTYPES).flatmap(
 plain = st.none() | st.booleans() | st.floats() | st.integers(-(2**80), 2**80) | texts
 
 
-def nested(leaves):
-    return st.recursive(
-        leaves,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-        max_leaves=10,
-    )
+nested = st.recursive(
+    plain | array, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=10
+)
 
 
 def leaves_of(tree):
@@ -143,7 +140,7 @@ def leaves_of(tree):
             yield item
 
 
-@given(tree=st.dictionaries(texts, nested(plain | array), max_size=4))
+@given(tree=st.dictionaries(texts, nested, max_size=4))
 @example(tree={})
 @example(tree={"\U0001f600": '\0\n"\\\u2028', "": np.zeros((0, 3)), "\0/é": np.array(True)})
 @example(tree={"a.b": np.ones(1), "a": {"b": np.zeros(1)}, "__metadata__": np.ones(2), "$array": {"$array": "a.b"}})
@@ -199,13 +196,6 @@ def test_the_format_as_described(good):
     assert json.loads(front) == want
     assert data == b"".join(a.tobytes() for a in ARRAYS.values())
     assert same(read_bytes(container(want, data)), TREE)
-
-
-def test_saved_again_by_another_tool(path):
-    with safetensors.safe_open(path, "np") as file:
-        kept = file.metadata()
-    safetensors.numpy.save_file(safetensors.numpy.load_file(path), path, kept | {"note": "copied"})
-    assert same(read(path), TREE)
 
 
 # Damage
@@ -333,22 +323,6 @@ def test_bools_other_than_0_and_1():
         read_bytes(forge({"a": entry("BOOL", [3], 0, 3)}, a.tobytes(), a=a))
 
 
-@given(st.data())
-def test_edited_files(good, data):
-    """Cut out, put in, anywhere: refused or unharmed."""
-    content = good
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(content)))
-        until = at + data.draw(st.integers(0, 4))
-        content = (
-            content[:at]
-            + data.draw(st.binary(max_size=4) | st.sampled_from([good[:20], b" ", b"9", b'"']))
-            + content[until:]
-        )
-    with suppress(MeshError):
-        assert same(read_bytes(content), TREE)
-
-
 # Paths that cannot be read
 
 
@@ -374,16 +348,6 @@ def test_paths_that_cannot_be_read(tmp_path, place):
 def test_what_is_no_path(verb, path, message):
     with pytest.raises(FileError, match=message):
         verb(path)
-
-
-def test_more_than_the_memory_holds(path, monkeypatch):
-    size = path.stat().st_size
-    n = int.from_bytes(path.read_bytes()[:8], "little")
-    monkeypatch.setattr("meshnn.memory.available_memory", lambda: 2 * size + 64 * n)
-    assert same(read(path), TREE)
-    monkeypatch.setattr("meshnn.memory.available_memory", lambda: 2 * size + 64 * n - 1)
-    with pytest.raises(MemoryLimitError, match=r"reading .*net.mesh would need .* the machine has"):
-        read(path)
 
 
 def test_a_huge_file_of_nothing(tmp_path):
