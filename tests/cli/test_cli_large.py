@@ -257,8 +257,8 @@ def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
 
 
 def test_what_is_shown_while_rows_are_read(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "LINES", 0.0)
-    monkeypatch.setattr(progress, "DRAWN", 0.0)
+    seconds = iter(range(0, 600, 6))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
     with progress.reading(1, 1000) as told:
         for count in (100, 250, 1000):
             told(count)
