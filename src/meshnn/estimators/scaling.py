@@ -36,9 +36,9 @@ def check_dense_fits(X: Any, dtype: Any = np.float32) -> None:
         check_fits(float(np.dtype(dtype).itemsize) * X.shape[0] * X.shape[1], what, advice)
 
 
-def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Split rows into blocks of about two million numbers, which bounds the memory of a sparse matrix made dense."""
-    step = max(1, 2**21 // max(width, 1))
+def row_blocks(n_rows: int, width: int, block: int = 2**21) -> Iterator[slice]:
+    """Split rows into blocks of about `block` numbers, which bounds the memory of a sparse matrix made dense."""
+    step = max(1, block // max(width, 1))
     return (slice(begin, begin + step) for begin in range(0, n_rows, step))
 
 
