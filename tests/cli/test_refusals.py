@@ -58,12 +58,12 @@ def test_weights_spoilt_in_place_are_noticed(mesh, batch):
 
 def test_an_output_out_of_reach_is_named():
     chain = Topology(1, 2, 2, [(0, 2), (2, 3), (3, 4), (0, 5)])
-    with pytest.raises(MeshError, match=r"output 0 .*neuron 4.*ticks=2"):
+    with pytest.raises(MeshError, match=r"output 0 .*neuron 4.*2 ticks"):
         Mesh(chain, ticks=2)
     assert Mesh(chain).ticks == 3
     with pytest.raises(MeshError, match=r"output 1 .*neuron 5"):
         Mesh(Topology(1, 2, 2, [(0, 2), (2, 3), (3, 4)]))
-    with pytest.raises(MeshError, match="output 0"):
+    with pytest.raises(MeshError, match="no edges"):
         Mesh(Topology(1, 2, 2, []))
 
 

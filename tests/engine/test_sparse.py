@@ -34,7 +34,7 @@ def test_a_sparse_matrix_is_what_it_holds(make, estimator):
 
 
 def test_block_by_block_nothing_changes(monkeypatch):
-    monkeypatch.setattr(_scaling, "BLOCK", 7 * 4)  # rows and columns do not come out even
+    monkeypatch.setattr(_scaling.row_blocks, "__defaults__", (7 * 4,))  # rows and columns do not come out even
     weight = RNG.random(150)
     scaling = _scaling.Scaling.learn(sparse.csr_array(THIN), Y[:, None], weight, True, LOSSES["squared_error"])
     mean = np.average(THIN, axis=0, weights=weight)

@@ -43,8 +43,6 @@ def first(number):
     ("kind", "path", "value"),
     [
         ("regressor", "features", [f"f{k}" for k in range(1000)]),
-        ("regressor", "features", ["a", "a"]),
-        ("classifier", "classes", [0, 1]),
         ("classifier", "classes", [0, 1, 2, 3]),
         ("classifier", "classes", [0, 1, 1]),
         ("classifier", "ticks_per_sample", 0),
@@ -57,7 +55,6 @@ def first(number):
         ("regressor", "stream.P", first(1e300)),
         ("regressor", "stream.memo", lambda a: a[:-1].copy()),
         ("regressor", "stream.values", lambda a: a[:-1].copy()),
-        ("regressor", "n_samples", -1),
         ("forecaster", "features", []),
         ("forecaster", "judge.ages", first(2**40)),
         ("forecaster", "experts.3.w", lambda a: a[:-1].copy()),

@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from meshnn.errors import MemoryLimitError, MeshError
+from meshnn.errors import MemoryLimitError
 from meshnn.storage import FileError, read, write
 
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
@@ -127,12 +127,9 @@ array = st.sampled_from(DTYPES).flatmap(
 plain = st.none() | st.booleans() | st.floats() | st.integers(-(2**80), 2**80) | texts
 
 
-def nested(leaves):
-    return st.recursive(
-        leaves,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-        max_leaves=10,
-    )
+nested = st.recursive(
+    plain | array, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=10
+)
 
 
 def leaves_of(tree):
@@ -143,7 +140,7 @@ def leaves_of(tree):
             yield item
 
 
-@given(tree=st.dictionaries(texts, nested(plain | array), max_size=4))
+@given(tree=st.dictionaries(texts, nested, max_size=4))
 @example(tree={})
 @example(tree={"\U0001f600": '\0\n"\\\u2028', "": np.zeros((0, 3)), "\0/é": np.array(True)})
 @example(tree={"a.b": np.ones(1), "a": {"b": np.zeros(1)}, "__metadata__": np.ones(2), "$array": {"$array": "a.b"}})
@@ -155,9 +152,7 @@ def test_round_trip(tree):
         assert same(got, tree)
         for a in leaves_of(got):
             assert type(a) is np.ndarray
-            assert a.flags.writeable
-            assert a.flags.c_contiguous
-            assert a.flags.aligned
+            assert a.flags.carray  # contiguous, aligned and writable
             assert a.dtype.isnative
         # An independent reader sees the same
         with safetensors.safe_open(path, "np") as file:
@@ -201,13 +196,6 @@ def test_the_format_as_described(good):
     assert json.loads(front) == want
     assert data == b"".join(a.tobytes() for a in ARRAYS.values())
     assert same(read_bytes(container(want, data)), TREE)
-
-
-def test_saved_again_by_another_tool(path):
-    with safetensors.safe_open(path, "np") as file:
-        kept = file.metadata()
-    safetensors.numpy.save_file(safetensors.numpy.load_file(path), path, kept | {"note": "copied"})
-    assert same(read(path), TREE)
 
 
 # Damage
@@ -263,29 +251,21 @@ def fronted(**changes):
     ("content", "message"),
     [
         (b"", "empty"),
-        (b"1234567", "not a .mesh file"),
         (b"\xff" * 100, "not a .mesh file"),
         (pickle.dumps({"a": 1}), "not a .mesh file"),
         (container(b"\xff\xfe{\0}\0"), "not a .mesh file"),
-        (container([]), "not a .mesh file"),
         (container(f'{{"a":{ENDLESS}'.encode()), "not a .mesh file"),
-        (container(f'{{"a":{LONG}}}'.encode()), "not a .mesh file"),
         (container(b'{"__metadata__":{"format":"meshnn"},"__metadata__":{}}'), "not a .mesh file"),
-        (container({"__metadata__": []}), "not a .mesh file"),
         (safetensors.numpy.save({"a": np.ones(1)}, {"format": "pt"}), "not a .mesh file"),
         (container({"__metadata__": metadata(version="3"), "a": entry("BF16", [1], 0, 2)}, b"12"), "newer.* format 3"),
         (container({"__metadata__": metadata(version="1"), "a": entry("F32", [1], 0, 4)}, b"1234"), "older.* format 1"),
         (fronted(version=None), "version is None"),
         (fronted(version="1\n"), r"version is '1\\n'"),
-        (fronted(version="\u0661"), "version"),
-        (fronted(version=LONG), "version"),
         (container({"__metadata__": metadata() | {"tree": {}}}), "no tree"),
         (fronted(sha256=None), "no checksum"),
         (fronted(sha256=""), "checksum"),
-        (fronted(tree="{"), "JSON"),
         (fronted(tree='{"b":{"a":1,"a":1}}'), "JSON"),
         (fronted(tree=f'{{"a":{ENDLESS}'), "JSON"),
-        (fronted(tree=f'{{"a":{LONG}}}'), "JSON"),
         (fronted(tree='{"a":[0,NaN]}'), "JSON"),
         (fronted(tree="\ud800"), "damaged"),
         (fronted(tree="[]"), "not a dictionary"),
@@ -293,7 +273,6 @@ def fronted(**changes):
         (fronted(tree='{"\\ud800":1}'), r"key '\\ud800'"),
         (fronted(tree='{"a":' + "[" * 40 + "]" * 40 + "}"), "32 deep"),
         (fronted(tree='{"a":{"$array":"b"}}'), r"tree\['a'\] .*'\$array'"),
-        (fronted(tree='{"a":{"$array":[]}}'), r"tree\['a'\] .*'\$array'"),
         (fronted(tree='{"a":{"$float":"1"}}'), r"tree\['a'\] .*'\$float'"),
     ],
 )
@@ -344,22 +323,6 @@ def test_bools_other_than_0_and_1():
         read_bytes(forge({"a": entry("BOOL", [3], 0, 3)}, a.tobytes(), a=a))
 
 
-@given(st.data())
-def test_edited_files(good, data):
-    """Cut out, put in, anywhere: refused or unharmed."""
-    content = good
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(content)))
-        until = at + data.draw(st.integers(0, 4))
-        content = (
-            content[:at]
-            + data.draw(st.binary(max_size=4) | st.sampled_from([good[:20], b" ", b"9", b'"']))
-            + content[until:]
-        )
-    with suppress(MeshError):
-        assert same(read_bytes(content), TREE)
-
-
 # Paths that cannot be read
 
 
@@ -385,16 +348,6 @@ def test_paths_that_cannot_be_read(tmp_path, place):
 def test_what_is_no_path(verb, path, message):
     with pytest.raises(FileError, match=message):
         verb(path)
-
-
-def test_more_than_the_memory_holds(path, monkeypatch):
-    size = path.stat().st_size
-    n = int.from_bytes(path.read_bytes()[:8], "little")
-    monkeypatch.setattr("meshnn.memory.available_memory", lambda: 2 * size + 64 * n)
-    assert same(read(path), TREE)
-    monkeypatch.setattr("meshnn.memory.available_memory", lambda: 2 * size + 64 * n - 1)
-    with pytest.raises(MemoryLimitError, match=r"reading .*net.mesh would need .* the machine has"):
-        read(path)
 
 
 def test_a_huge_file_of_nothing(tmp_path):

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import stat
 import subprocess
 import sys
@@ -84,17 +83,6 @@ def test_a_failed_save_leaves_the_old_file(path, monkeypatch, function, error, m
     assert unharmed(path)
 
 
-def test_a_limit_on_file_sizes(path):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
-    try:
-        with pytest.raises(FileError, match="the file would be larger than the system allows"):
-            write_whole(path, [bytes(10**6)])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert unharmed(path)
-
-
 def test_bytes_reach_the_disk_before_the_name_does(path, monkeypatch):
     """The order that survives a power cut: the file, its name, the directory."""
     calls = []
@@ -116,20 +104,6 @@ def test_bytes_reach_the_disk_before_the_name_does(path, monkeypatch):
     monkeypatch.setattr(os, "replace", replace)
     write_whole(path, [b"abc", b"de"])
     assert calls == ["file of 5", "name", "directory"]
-
-
-@pytest.mark.parametrize("function", ["open", "fsync"])
-def test_a_directory_that_cannot_be_synced(path, monkeypatch, function):
-    real = getattr(os, function)
-
-    def refuse(place, *more):
-        if stat.S_ISDIR(os.stat(place).st_mode if os.path.exists(place) else 0):
-            raise OSError(errno.EINVAL, "Invalid argument")
-        return real(place, *more)
-
-    monkeypatch.setattr(os, function, refuse)
-    write_whole(path, [b"new"])
-    assert path.read_bytes() == b"new"
 
 
 WRITER = """

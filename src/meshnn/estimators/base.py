@@ -113,6 +113,8 @@ class BaseMesh(Parameters, Outputs):
             return None
         if held_out is None:
             raise MeshError("scoring needs held-out samples; set validation_fraction, or fit with X_val and y_val")
+        if not (isinstance(scoring, str) or callable(scoring)):
+            raise MeshError(f"scoring must be the name of a scorer or a callable, got {type(scoring).__name__}")
         model, X, y = copy(self), held_out.X, self._answers(held_out.targets)
         model.preprocessing_ = replace(self.preprocessing_, n_features=X.shape[1], names=None, encoder=None)
         scorer = check_scoring(model, scoring)

@@ -25,34 +25,34 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
 
     If y is an indicator matrix (n_samples, n_labels) of 0 and 1, a sample may have several labels: there is one output
-    a label, each with a sigmoid of its own, and `predict` gives such a matrix.
+    per label, each with a sigmoid of its own, and `predict` returns such a matrix.
 
-    Size, neurons, solver and penalty are found from the samples unless they are given: by default a fit first tries
-    penalties, and where it is affordable both kinds of solvers, on samples held out, then learns from all.
+    Size, activations, solver and penalty are chosen from the samples unless they are given: by default a fit first
+    tries penalties, and where it is affordable both kinds of solvers, on held-out samples, then learns from all.
 
     Parameters
     ----------
     hidden : "auto", int or tuple of int
-        Hidden neurons of the default topology, `Topology.mesh`: everything feeds everything. Several numbers are the
-        sizes of layers, each of which feeds the next: `Topology.layered`. "auto" is 16 up to 100 samples, 32 up to
-        500, 48 up to 20,000, else 64, fewer if there are many features; 16 where lm comes first.
+        Hidden neurons of `Topology.mesh`, in which everything feeds everything; several numbers are the sizes of layers
+        (`Topology.layered`). "auto" is 16 up to 100 samples, 32 up to 500, 48 up to 20,000, else 64, fewer if there are
+        many features; 16 where lm comes first.
     mesh : None, Mesh, Topology or callable
-        A net of your own instead. Of a `Mesh` everything is taken: graph, ticks, activations (also of the outputs),
-        tied and fixed edges, and its weights to begin with; a `Topology` is the graph alone. A callable of
-        (n_inputs, n_outputs) makes either. There is one input per feature and one output per class.
+        A net of your own instead. Of a `Mesh` everything is taken: graph, ticks, activations, tied and fixed edges and
+        initial weights; a `Topology` is the graph alone. A callable of (n_inputs, n_outputs) makes either. There is one
+        input per feature and one output per class.
     ticks : int, optional
         By default as many as the graph needs.
     activation : str, or list of str
-        Of the hidden neurons. "auto" is relu and elu in turn from 8 hidden neurons and 100 samples on if lm is neither
-        taken nor tried, else tanh.
+        Of the hidden neurons. "auto" alternates relu and elu from 8 hidden neurons and 100 samples on if lm is neither
+        taken nor tried, else it is tanh.
     loss : str, optional
         "cross_entropy", for an indicator matrix "binary_cross_entropy"; of a regressor "squared_error" (the default),
         "huber", "poisson" or "quantile".
     solver : "auto", "lm", "adam", "sgd" or a solver object
         `Adam(learning_rate=..., schedule=...)`, `SGD(...)` and `LM()` of `meshnn.training` hold options; a grid search
-        reaches them as `solver__learning_rate`. "auto" learns classes by adam, and values by lm if edges² x samples
-        fits a budget, else by adam. With l2="auto" both are tried on samples held out where lm fits its budget: values
-        are learned by the better one, classes by lm only if it is better by far. `explain()` says which and why.
+        reaches them as `solver__learning_rate`. "auto" is adam for classes, and lm for values if edges² x samples
+        fits a budget. With l2="auto" both are tried on held-out samples where lm fits its budget. `explain()` reports
+        the choice.
     batch_size : "auto", int or None
         Of adam and sgd; None is all samples at once, "auto" is 32 up to 2,500 samples, 64 up to 50,000, else 256.
     max_epochs : "auto" or int
@@ -60,36 +60,32 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         iterations.
     l1, l2 : float, float, "auto" or "evidence"
         Penalties: `l1 * sum |w| + l2 / 2 * sum w²` is added to the mean loss; bias edges are left out. With "auto",
-        l2 is what does best on samples held out (`X_val`, or those of early_stopping, if there are any, else folds of
-        the samples), see `l2_`; after that all samples are learned from. Nothing is tried with `structure`, in
-        `partial_fit` and with fewer than 8 samples: adam and sgd then take 1e-4. "evidence" is for solver="lm", which
-        then finds penalties on the way without holding anything out.
+        l2 is chosen by held-out samples (`X_val`, those of early_stopping, or folds), see `l2_`; with `structure`, in
+        `partial_fit` and with fewer than 8 samples it is 1e-4. "evidence" is for solver="lm", which then finds
+        penalties on the way without holding anything out.
     tol : float
         Stop when the loss has not fallen by `tol` in 20 epochs (or `EarlyStopping.patience`); tol=0 never stops. adam
-        and sgd bring their rate down first, over a fifth of the epochs there were (at least 5), unless it is constant,
-        and with max_epochs="auto" wait for a quarter of all epochs at least.
+        and sgd lower their rate first, unless it is constant.
     n_restarts : int
         Starts from other weights; the best is kept, by validation loss if there is one, else by training loss.
     early_stopping : bool or EarlyStopping
-        Hold out a tenth of the samples and keep the weights that do best on them; `X_val, y_val` of `fit`, if any.
+        Hold out a tenth of the samples (or `X_val, y_val` of `fit`) and keep the weights that do best on them.
         `meshnn.training.EarlyStopping` has options: the fraction, the patience and a score of scikit-learn.
     gradient : "auto", "forward", "factored", "influence" or "adjoint"
         The method, see `Mesh.gradient`; all of them are exact.
     structure : policy or list of policies, optional
         How the graph changes while it learns: `meshnn.training.structure.Prune`, `Regrow`, `Sparsify`, `Grow`.
     standardize : bool
-        Bring features to mean 0 and variance 1 first; the net sees them so.
+        Scale features to mean 0 and variance 1 first.
     max_categories : int
-        Text and category columns of a DataFrame are one-hot encoded; of those with more levels than this, the rarest
-        share one feature.
+        Text and category columns of a DataFrame are one-hot encoded; of those with more levels, the rarest share one.
     class_weight : None, "balanced" or dict
     warm_start : bool
-        `fit` goes on from the weights it has, with the solver and the penalties found before where they are not given.
+        `fit` continues from the weights it has, with the solver and the penalties of before where they are not given.
     callbacks : callable, Callback, or list of them
         Functions are called with (row, mesh) after every row of the history; a true result stops. In
-        `meshnn.training`: `Checkpoint(path)` saves the state now and then, and `fit` goes on from such a file;
-        `TimeLimit(seconds)` stops after the row in which the time is used up and keeps the best weights so far (with a
-        checkpoint, a later `fit` with more seconds goes on).
+        `meshnn.training`: `Checkpoint(path)` saves the state now and then, and `fit` resumes from such a file;
+        `TimeLimit(seconds)` stops in time with the best weights so far.
     n_jobs : int, optional
         Threads. By default as many as pay; -1 is all cores, -2 all but one.
     verbose : int or bool

@@ -180,8 +180,7 @@ def open_data(model: Any, X: Any, y: Any, sample_weight: Any, again: bool) -> It
         yield ArrayData(model, X, y, sample_weight, model.preprocessing_ if again else None)
         return
     if not model._out_of_core:
-        what = f"{type(model).__name__} learns from sequences in memory"
-        raise DataError(f"X must be a list of arrays: {what}; pass arrays, or a list of them")
+        raise DataError(f"X must be a list of arrays: {type(model).__name__} learns from sequences in memory")
     if again:
         raise MeshError("warm_start is for samples in memory; set warm_start=False, or fit with a checkpoint")
     if isinstance(X, Dataset):

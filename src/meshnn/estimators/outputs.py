@@ -93,8 +93,8 @@ class Outputs(Exports):
         """Return what the model computes as plain values and arrays; exports are written from it."""
         if not hasattr(self, "mesh_"):
             raise ExportError(f"this {type(self).__name__} has learned nothing yet; call fit first")
-        name, kind = type(self).__name__.removeprefix("Fitted"), self.preprocessing_.kind.title().strip()
-        title = f"{name if name.startswith('Mesh') else kind + name}: {self.mesh_!r}"
+        kind = (self.preprocessing_.kind + self._kind).title().replace(" ", "")
+        title = f"{'Mesh' * type(self).__name__.startswith('Mesh')}{kind}: {self.mesh_!r}"
         return replace(self.preprocessing_.blueprint(self.mesh_), ranges=self._ranges, title=title)
 
     def _encoded_samples(self, X: Any) -> Any:

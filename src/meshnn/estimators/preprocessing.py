@@ -61,8 +61,6 @@ class Preprocessing:
     kind: ClassVar[str] = ""  # in front of the kind of model in a file
     timing: ClassVar[Any] = None  # of sequences, see `Blueprint`
 
-    # -- learning ------------------------------------------------------------------------------------------------
-
     @classmethod
     def learn(
         cls, X: Any, max_categories: int, model: str, stream: bool = False, rows: Array | None = None
@@ -99,8 +97,6 @@ class Preprocessing:
             return found
         return replace(found, rotation=Rotation.of(found.scaling.inputs(X)))
 
-    # -- from raw rows to features -------------------------------------------------------------------------------
-
     def features(self, X: Any, model: str) -> Any:
         """Return checked features of rows to predict or to continue learning from."""
         if self.accepts(X):
@@ -115,8 +111,7 @@ class Preprocessing:
             if self.encoder is not None and self.encoder.text_columns:
                 columns = ", ".join(map(shown, self.names[:20]))
                 raise DataError(f"the model was fitted to a DataFrame with text; pass one with the columns {columns}")
-            what = f"X does not have valid feature names, but {model} was fitted with feature names"
-            warnings.warn(what, UserWarning, stacklevel=5)
+            _warn([f"X does not have valid feature names, but {model} was fitted with feature names"])
         features = _numbers(X, model)
         if features.shape[1] != self.width:
             what = f"X has {features.shape[1]} features"
@@ -152,8 +147,6 @@ class Preprocessing:
         encoded = self.encoder.encode(table)
         _warn(encoded.notes)
         return encoded.X
-
-    # -- from features to a net ----------------------------------------------------------------------------------
 
     def inputs(self, features: Any, dtype: Any = np.float64) -> Array:
         """Return the inputs of the net."""

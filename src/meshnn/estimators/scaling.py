@@ -22,9 +22,6 @@ from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
 
-#: Entries of a sparse matrix that are made dense at a time: bounds the additional memory.
-BLOCK = 2**21
-
 
 def is_sparse(X: Any) -> bool:
     """Return whether X is a scipy.sparse matrix, without importing scipy."""
@@ -39,9 +36,9 @@ def check_dense_fits(X: Any, dtype: Any = np.float32) -> None:
         check_fits(float(np.dtype(dtype).itemsize) * X.shape[0] * X.shape[1], what, advice)
 
 
-def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Split rows into blocks of about `BLOCK` numbers."""
-    step = max(1, BLOCK // max(width, 1))
+def row_blocks(n_rows: int, width: int, block: int = 2**21) -> Iterator[slice]:
+    """Split rows into blocks of about `block` numbers, which bounds the memory of a sparse matrix made dense."""
+    step = max(1, block // max(width, 1))
     return (slice(begin, begin + step) for begin in range(0, n_rows, step))
 
 
@@ -120,10 +117,8 @@ def _within_range(activation: str, targets: Array, default: tuple[Array, Array],
     if not inside.all() and (positive or not wanted):
         column = int(np.argmin(inside))
         wrong = least[column] if least[column] < low else most[column]
-        raise DataError(
-            f'output_activation="{activation}" gives numbers from {low:g} to {high:g}, but y holds {wrong:g}; '
-            f'use outputs with the activation "identity"{"" if positive else " or standardize=True"}'
-        )
+        what = f'output_activation="{activation}" gives numbers from {low:g} to {high:g}, but y holds {wrong:g}'
+        raise DataError(f'{what}; use "identity"{"" if positive else " or standardize=True"}')
     if not wanted:
         return default
     if positive:
@@ -199,17 +194,13 @@ class Rotation:
     def undone(self, mesh: Mesh) -> Mesh:
         """Return the net of all inputs that computes what this one computes from the coordinates."""
         t, (n, rank) = mesh.topology, self.axes.shape
-        first = t.src < rank
-        fed, shift = np.unique(t.dst[first]), n - rank
-        turned, inner = np.zeros((rank, t.n_neurons)), np.zeros((t.n_neurons, t.n_neurons))
-        turned[t.src[first], t.dst[first]] = mesh.weights[first]
-        inner[t.src[~first], t.dst[~first]] = mesh.weights[~first]
-        pairs = np.stack(np.meshgrid(np.arange(n), fed + shift, indexing="ij"), axis=-1).reshape(-1, 2)
+        old, first, shift = np.zeros((t.n_neurons, t.n_neurons)), t.src < rank, n - rank
+        old[t.src, t.dst] = mesh.weights
+        new = np.concatenate((self.axes @ old[:rank], old[rank:]))  # by new source and old destination
+        fed = np.unique(t.dst[first]) + shift
+        pairs = np.stack(np.meshgrid(np.arange(n), fed, indexing="ij"), axis=-1).reshape(-1, 2)
         others = np.stack((t.src[~first], t.dst[~first]), axis=1) + shift
         graph = Topology(n, t.n_hidden, t.n_outputs, np.concatenate((pairs, others)), bias=t.bias)
-        straight, columns = graph.src < n, self.axes @ turned
-        weights = np.empty(graph.n_edges)
-        weights[straight] = columns[graph.src[straight], graph.dst[straight] - shift]
-        weights[~straight] = inner[graph.src[~straight] - shift, graph.dst[~straight] - shift]
+        weights = new[graph.src, graph.dst - shift]
         *hidden, output = mesh.activations[: t.n_hidden + 1]
         return Mesh(graph, mesh.ticks, hidden, output, weights=weights, dtype=str(mesh.dtype))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,20 +30,19 @@ from meshnn.training.structure.runtime import as_policies
 def recurrent(kind: Any, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
     """Return a graph by name; hidden="auto" is at most 20 neurons, fewer beyond 500 edges, but at least 4.
 
-    In a "chain" every neuron reads the inputs, itself and the one before it: a delay line that learns, with two
-    recurrent edges per neuron. "columns" have no links, and in a "mesh" every pair of neurons is connected.
+    In a "chain" every neuron reads the inputs, itself and the one before it: a delay line that learns. "columns" have
+    no links, and in a "mesh" every pair of neurons is connected.
     """
     kind = known("mesh", "chain" if kind is None else kind, SequenceBuilder.named_graphs)
 
     def make(n_hidden: int) -> Topology:
         if kind == "mesh":
             return Topology.mesh(n_inputs, n_hidden, n_outputs, self_loops=True)
-        bias, first = n_inputs, n_inputs + 1
-        hidden, outputs = range(first, first + n_hidden), range(first + n_hidden, first + n_hidden + n_outputs)
-        edges = [(a, b) for b in hidden for a in (*range(first), b)]
-        edges += [(a, b) for b in outputs for a in (bias, *hidden)]
+        layers = Topology.layered([n_inputs, n_hidden, n_outputs])
+        hidden = np.arange(layers.n_neurons)[layers.hidden]
+        edges = [*zip(layers.src, layers.dst, strict=True), *zip(hidden, hidden, strict=True)]
         if kind == "chain":
-            edges += [(b - 1, b) for b in hidden[1:]]
+            edges += pairwise(hidden)
         return Topology(n_inputs, n_hidden, n_outputs, edges)
 
     if isinstance(hidden, str) and hidden == "auto":

@@ -109,9 +109,6 @@ def _labels(classes: Array) -> Any:
     return {"dtype": classes.dtype.str, "values": [_scalar("classes_", label) for label in classes.tolist()]}
 
 
-# -- back ----------------------------------------------------------------------------------------------------------
-
-
 def from_tree(estimator: Any, tree: Tree) -> Any:
     """Fill a new estimator from a tree; errors of any kind if that cannot be done.
 
@@ -126,9 +123,8 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     estimator.preprocessing_ = _read_preprocessing(tree, mesh, loss)
     if hasattr(estimator, "_builder_type"):
         estimator._built = estimator._builder_type(estimator, loss, None).identity()
-    estimator.l2_, estimator._l2_found = (
-        real_number("l2", tree["l2"], *FROM_0), isinstance(tree["parameters"].get("l2"), str)
-    )  # fmt: skip
+    estimator.l2_ = real_number("l2", tree["l2"], *FROM_0)
+    estimator._l2_found = isinstance(tree["parameters"].get("l2"), str)
     estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
     estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
     estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)

@@ -75,7 +75,7 @@ class ValueLoss(Loss):
         with np.errstate(over="ignore"):
             found = np.require(values, dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
         right = np.isfinite(found)
-        if np.isfinite(self.least):
+        if self.least > -np.inf:
             right &= (found >= self.least) & (found <= self.most)
         if not right.all():
             b, o = np.argwhere(~right)[0].tolist()
