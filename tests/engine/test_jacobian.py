@@ -27,6 +27,18 @@ def test_jacobian_equals_autograd(method, case):
     close(got, want, 1e-10)
 
 
+@examples(30)
+@given(case=cases(most_batch=5))
+def test_float32_jacobian_is_near(case):
+    wide = case.mesh
+    hidden, output = wide.activations[: wide.topology.n_hidden], wide.activations[-1]
+    narrow = Mesh(wide.topology, wide.ticks, hidden, output, weights=wide.weights, dtype="float32")
+    rounded = Mesh(wide.topology, wide.ticks, hidden, output, weights=narrow.weights, dtype="float64")
+    X = case.X.astype(np.float32)
+    for method in ALL_METHODS:
+        close(narrow.jacobian(X, method), rounded.jacobian(X, method), 1e-4)
+
+
 @pytest.mark.parametrize("method", ["auto", *ALL_METHODS])
 @examples(50)
 @given(case=cases(), seed=st.integers(0, 1000))

@@ -159,7 +159,7 @@ HARD += [(hostile_data, "ekf", True), (hostile_data, "ekf", False), (hostile_dat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [*HARD, (one_sample_says_all,)], ids=str)
+@pytest.mark.parametrize("case", [*HARD, (one_sample_says_all,)], ids=lambda case: f"{case[0].__name__}{case[1:]}")
 def test_hard_data_have_the_same_bits(tmp_path, case):
     make, *options = case
     stream, X, Y = make(*options)

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.model_selection import cross_val_score
 
 import meshnn
 from meshnn import MeshClassifier
@@ -145,3 +146,19 @@ def test_sigterm_is_left_to_others(tmp_path):
         signal.signal(signal.SIGTERM, before)
     assert seen[:3] == [signal.SIG_IGN, signal.SIG_DFL, signal.SIG_DFL]
     assert callable(seen[3])
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_the_enclosing_cross_validation():
+    X, y = spirals(60, random_state=0)
+    rows = []
+
+    def stop(row, mesh):
+        rows.append(row)
+        if len(rows) == 5:
+            raise KeyboardInterrupt
+
+    model = MeshClassifier(2, max_epochs=3, tol=0, solver="lm", callbacks=stop, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        cross_val_score(model, X, y, cv=4)
+    assert len(rows) == 5  # in the second fold; there is no third one
