@@ -1,17 +1,28 @@
-"""Numbers that Python shares with the C++ core and the portable learner. Imports nothing."""
+"""Activations, and the numbers that Python shares with the C++ core and the portable learner."""
 
 from __future__ import annotations
 
-__all__ = ["ACTIVATIONS", "NONZERO_AT_ZERO", "RANGES", "ClockPlace", "LossCode", "Memo", "Mode", "MomentRow",
-           "PortableMemo", "StepRule", "StreamNumbers"]  # fmt: skip
+from collections.abc import Callable
+from typing import Any
 
-#: The code of every activation; leaky_relu has the slope 0.01 below zero, gauss is exp(-t * t).
-ACTIVATIONS: dict[str, int] = {
-    name: code
-    for code, name in enumerate(
-        ("identity", "relu", "leaky_relu", "elu", "softplus", "sigmoid", "tanh", "sin", "gauss")
-    )
+__all__ = ["ACTIVATIONS", "FORMULAS", "NONZERO_AT_ZERO", "RANGES", "ClockPlace", "LossCode", "Memo", "Mode",
+           "MomentRow", "PortableMemo", "StepRule", "StreamNumbers"]  # fmt: skip
+
+#: phi(t) of every activation for `xp`, which is numpy or torch.
+FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
+    "identity": lambda xp, t: t,
+    "relu": lambda xp, t: xp.clip(t, 0.0, None),
+    "leaky_relu": lambda xp, t: xp.where(t < 0, 0.01 * t, t),
+    "elu": lambda xp, t: xp.where(t < 0, xp.expm1(xp.clip(t, None, 0.0)), t),
+    "softplus": lambda xp, t: xp.logaddexp(t, xp.zeros_like(t)),
+    "sigmoid": lambda xp, t: 0.5 * (1.0 + xp.tanh(0.5 * t)),
+    "tanh": lambda xp, t: xp.tanh(t),
+    "sin": lambda xp, t: xp.sin(t),
+    "gauss": lambda xp, t: xp.exp(-xp.clip(t * t, None, 700.0)),
 }
+
+#: The code of every activation.
+ACTIVATIONS: dict[str, int] = {name: code for code, name in enumerate(FORMULAS)}
 
 #: The range of an activation, if it is not all numbers.
 RANGES: dict[str, tuple[float, float]] = {

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from meshnn.codes import ACTIVATIONS
+from meshnn.codes import FORMULAS
 from meshnn.topology import Topology
 
 __all__ = ["PureNet"]
 
 _I64 = NDArray[np.int64]
-
-
-def _softplus(t: torch.Tensor) -> torch.Tensor:
-    return torch.logaddexp(t, torch.zeros((), dtype=t.dtype, device=t.device))  # torch's own is linear from 20 on
-
-
-_ACTIVATIONS: dict[int, Callable[[torch.Tensor], torch.Tensor]] = {
-    ACTIVATIONS["identity"]: lambda t: t,
-    ACTIVATIONS["relu"]: torch.relu,
-    ACTIVATIONS["leaky_relu"]: partial(torch.nn.functional.leaky_relu, negative_slope=0.01),
-    ACTIVATIONS["elu"]: torch.nn.functional.elu,
-    ACTIVATIONS["softplus"]: _softplus,
-    ACTIVATIONS["sigmoid"]: torch.sigmoid,
-    ACTIVATIONS["tanh"]: torch.tanh,
-    ACTIVATIONS["sin"]: torch.sin,
-    ACTIVATIONS["gauss"]: lambda t: torch.exp(-t * t),
-}
 
 
 class PureNet:
@@ -41,7 +21,7 @@ class PureNet:
     """
 
     def __init__(self, topology: Topology, number: _I64, codes: _I64, ticks: int) -> None:
-        self.topology, self.ticks = topology, ticks
+        self.topology, self.ticks, self._formulas = topology, ticks, tuple(FORMULAS.values())
         first = topology.n_clamped
         kept = topology.dst >= first  # edges into inputs have no effect
         ends = (topology.src, topology.dst - first, number)
@@ -74,5 +54,5 @@ class PureNet:
         return found
 
     def _activated(self, sums: torch.Tensor) -> torch.Tensor:
-        found = [_ACTIVATIONS[code](sums[..., neurons.to(sums.device)]) for code, neurons in self._kinds]
+        found = [self._formulas[code](torch, sums[..., neurons.to(sums.device)]) for code, neurons in self._kinds]
         return torch.cat(found, -1)[..., self._order.to(sums.device)]

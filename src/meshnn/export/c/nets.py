@@ -17,28 +17,17 @@ are then the smallest number of 32 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
+from meshnn.codes import FORMULAS
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c.layout import Layout
 from meshnn.export.ranges import Ranges
-
-FUNCTIONS: dict[str, Callable[[Array], Array]] = {
-    "identity": lambda t: t,
-    "relu": lambda t: np.maximum(t, 0.0),
-    "leaky_relu": lambda t: np.where(t < 0, 0.01 * t, t),
-    "elu": lambda t: np.where(t < 0, np.expm1(np.minimum(t, 0.0)), t),
-    "softplus": lambda t: np.maximum(t, 0.0) + np.log1p(np.exp(-np.abs(t))),
-    "sigmoid": lambda t: 0.5 * (1.0 + np.tanh(0.5 * t)),
-    "tanh": np.tanh,
-    "sin": np.sin,
-    "gauss": lambda t: np.exp(-np.minimum(t * t, 700.0)),
-}
 
 
 class ReferenceNet:
@@ -121,7 +110,7 @@ class FloatNet(ReferenceNet):
 
     def activate(self, row: int, total: Array) -> Array:
         """Return the activation of the sums."""
-        return FUNCTIONS[self.layout.block_of(row).activation](total)
+        return FORMULAS[self.layout.block_of(row).activation](np, total)
 
 
 def scaled(blueprint: Blueprint, X: Array) -> Array:
