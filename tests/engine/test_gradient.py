@@ -17,10 +17,12 @@ from cases import (
     by_autograd,
     by_differences,
     by_loops,
+    by_loops_in_time,
     cases,
     close,
     targets_for,
     terms,
+    timed_cases,
     torch_outputs,
 )
 from examples import examples
@@ -96,6 +98,16 @@ def test_forward_and_states(case):
     for k in range(case.mesh.ticks):
         np.testing.assert_array_equal(states[k][:, : t.n_clamped], inputs[k])
     np.testing.assert_array_equal(states[0][:, t.n_clamped :], 0.0)
+
+
+@examples(25)
+@given(case=timed_cases(reads=False, most_hidden=3, most_batch=2, ticks=4))
+def test_gradients_in_time_equal_the_loops(case):
+    want_loss, want = by_loops_in_time(case)
+    for method in ALL_METHODS:
+        got_loss, got = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight, **case.options)
+        assert got_loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
+        close(got, want, 1e-10)
 
 
 def test_a_net_worked_by_hand():

@@ -13,7 +13,6 @@ from cases import (
     LOSS_NAMES,
     TimedCase,
     by_autograd_in_time,
-    by_loops_in_time,
     cases,
     close,
     targets_for,
@@ -36,16 +35,6 @@ def test_gradient_equals_autograd_through_the_sequence(method, case):
     got_loss, got = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight, **case.options)
     assert got_loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
     close(got, want, 1e-10)
-
-
-@examples(25)
-@given(case=timed_cases(reads=False, most_hidden=3, most_batch=2, ticks=4))
-def test_gradient_equals_the_loops(case):
-    want_loss, want = by_loops_in_time(case)
-    for method in ALL_METHODS:
-        got_loss, got = case.mesh.gradient(case.X, case.y, case.loss, method, case.sample_weight, **case.options)
-        assert got_loss == pytest.approx(want_loss, rel=1e-10, abs=1e-14)
-        close(got, want, 1e-10)
 
 
 @examples(40)
