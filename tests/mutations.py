@@ -34,8 +34,8 @@ TARGETS = [
 ]  # fmt: skip
 #: Tests that can notice, those that notice most within seconds first.
 NUMBERS = [
-    "golden", "small", "tiles", "time", "parameters", "planner", "elementary", "losses", "multilabel", "refusals",
-    "mesh", "levenberg", "training", "threads", "jacobian", "gradient", "structure",
+    "golden", "gradient", "tiles", "time", "parameters", "planner", "elementary", "losses", "multilabel", "refusals",
+    "mesh", "levenberg", "training", "threads", "jacobian", "structure",
 ]  # fmt: skip
 TRAINING = ["ties_learned", "training", "levenberg", "structure", "checkpoint", "estimators"]
 STREAMS = ["golden", "stream", "kalman", "standardise", "stream_structure", "networks", "online", "forecaster"]
@@ -90,7 +90,7 @@ SAMPLE = [
     ("condition", r"if loss <= state\.safe_loss"),
     ("comparison", r"for \(i64 c = first; c < last; \+\+c\) \{"),
     ("call", r"return min\(means, key="),
-    ("arithmetic", r"loss < beat \* \(CLEARLY"),
+    ("arithmetic", r"loss < beat \* \(LIMITS\.clearly"),
     ("comparison", r"for \(i64 l = 0; l < length; \+\+l"),
     ("arithmetic", r"sum\[k\] \+= more\[k\]"),
 ]
