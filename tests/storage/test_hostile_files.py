@@ -95,6 +95,20 @@ def test_the_core_refuses_arrays_of_another_length(portable):
             (_core.portable if portable else _core.stream)(*given)
 
 
+def test_stored_targets_that_are_no_labels():
+    """Of two classes targets are numbers; with a third class they become labels, which are indices."""
+    model = MeshStreamClassifier(4, random_state=0)
+    for k in range(60):
+        model.learn_one({"a": k % 3, "b": k % 5}, k % 2)
+    tree = model.to_tree()
+    tree["stream"]["replay_y"][:] = 1e9
+    model = MeshStreamClassifier.from_tree(tree)
+    for k in range(60):
+        model.learn_one({"a": k % 3, "b": k % 5}, k % 3)
+        assert set(np.unique(model.stream_.room.replay_y)) <= {0.0, 1.0, 2.0} or k < 2
+    assert sum(model.predict_proba_one({"a": 1, "b": 2}).values()) == pytest.approx(1.0)
+
+
 def test_a_sample_of_edited_files():
     assert fuzz_files.fuzz(120) == []
 

@@ -195,7 +195,9 @@ void replay(const Streams<double>& self, const double* target) {
         const i64 k = (i64)((random >> 33) % (uint64_t)count);
         run_sample(self, 0, X + k * d, false, false);
         scale_targets(self, Y + k * self.m, 1);
-        if (given(self.target, self.m)) filter_step(self, self.influence(0), nullptr, self.outputs(0), self.target, false);
+        // a label is an index, and stored ones may come from a file
+        const bool fits = state.loss != CROSS_ENTROPY || (self.target[0] >= 0 && self.target[0] < (double)self.C);
+        if (fits && given(self.target, self.m)) filter_step(self, self.influence(0), nullptr, self.outputs(0), self.target, false);
     }
     const i64 k = self.clock[STORED] % places;
     memcpy(X + k * d, as<double>(state.last_x).data, d * sizeof(double));

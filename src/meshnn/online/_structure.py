@@ -63,7 +63,7 @@ class StreamStructure:
     def relabel(self) -> None:
         """The targets 1 and 0 of two classes become the labels 0 and 1."""
         for _, target in self._rows:
-            target[:] = 1.0 - target
+            target[:] = target < 0.5
 
     def _edit(self, model: StreamModel) -> None:
         mesh, stream = model.mesh_, model.stream_
@@ -113,6 +113,10 @@ class StreamStructure:
         model.stream_.as_targets(targets[:, None], len(targets))
         found._rows.extend((x.copy(), np.array([t])) for x, t in zip(rows, targets, strict=True))
         found._runtime(model)  # refuses policies for another graph
+        assert model.mesh_ is not None
+        for policy, memory in zip(found.policies, found.memories, strict=True):
+            if refusal := policy.refusal_of(getattr(memory, "first", None) or model.mesh_.topology.n_edges):
+                raise FileError(refusal)
         return found
 
     def _samples(self, model: StreamModel) -> InMemorySamples:
