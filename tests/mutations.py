@@ -37,7 +37,7 @@ NUMBERS = [
     "golden", "gradient", "tiles", "time", "parameters", "planner", "elementary", "losses", "multilabel", "refusals",
     "mesh", "levenberg", "training", "threads", "jacobian", "structure",
 ]  # fmt: skip
-TRAINING = ["ties_learned", "training", "levenberg", "structure", "checkpoint", "estimators"]
+TRAINING = ["ties_learned", "training", "stopping", "levenberg", "structure", "checkpoint", "estimators"]
 STREAMS = ["golden", "stream", "kalman", "standardise", "stream_structure", "networks", "online", "forecaster"]
 #: Files, and folders, with tests of their own.
 OTHERS = {
