@@ -14,7 +14,7 @@ import pytest
 from meshnn import MeshError
 from meshnn.errors import DataError
 from meshnn.paper import mnist as images
-from meshnn.paper.mnist import DATASETS, File, cache_folder, load_images
+from meshnn.paper.mnist import DATASETS, cache_folder, load_images
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -35,9 +35,8 @@ def small(monkeypatch):
         "t10k-labels-idx1-ubyte": rng.integers(0, 10, 4),
     }
     contents = {name: idx(array) for name, array in arrays.items()}
-    files = [File(name, arrays[name].shape, hashlib.sha256(contents[name]).hexdigest()) for name in arrays]
-    source = replace(DATASETS["mnist"], files=tuple(files))
-    monkeypatch.setitem(images.DATASETS, "mnist", source)
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    monkeypatch.setitem(images.DATASETS, "mnist", replace(DATASETS["mnist"], sha256=sums))
     monkeypatch.delenv("MESHNN_DATA", raising=False)
     return arrays, contents
 
@@ -73,33 +72,26 @@ def test_what_is_missing_is_said(small, tmp_path, monkeypatch):
         load_images("mnits")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert cache_folder() == tmp_path / "cache" / "meshnn"
-    with pytest.raises(DataError, match=r"cache.meshnn.mnist"):
-        load_images("mnist", offline=True)
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    "damage",
     [
-        (lambda c: gzip.compress(c)[:-20], "damaged"),
-        (lambda c: gzip.compress(c[:-3]), r"76 bytes, expected 79\b"),
-        (lambda c: gzip.compress(c[:9]), r"9 bytes, expected 79\b"),
-        (lambda c: gzip.compress(c + b"x" * 10**6), "more bytes, expected 79"),
-        (lambda c: gzip.compress(c[:-1] + bytes([c[-1] ^ 1])), "not the original"),
-        (lambda c: gzip.compress(b"hello, I am a text"), "68 65 6c 6c"),
-        (lambda c: b"", "nothing"),
-        (lambda c: gzip.compress(idx(np.zeros((7, 2, 2)))), "00 00 00 02, expected .*00 00 00 03"),
-        (lambda c: gzip.compress(c)[:30] + b"\xff" * 30, "damaged"),
-        (lambda c: bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"few", "ff ff ff ff"),  # no memory for its sizes
+        lambda c: gzip.compress(c)[:-20],
+        lambda c: gzip.compress(c + b"x" * 10**6),
+        lambda c: gzip.compress(c[:-1] + bytes([c[-1] ^ 1])),
+        lambda c: b"hello, I am a text",
+        lambda c: b"",
+        lambda c: gzip.compress(c)[:30] + b"\xff" * 30,
     ],
 )
-def test_damaged_files_are_refused_by_name(small, tmp_path, damage, message):
+def test_damaged_files_are_refused_by_name(small, tmp_path, damage):
     for name, content in small[1].items():
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
     path = tmp_path / "train-images-idx3-ubyte.gz"
     path.write_bytes(damage(small[1]["train-images-idx3-ubyte"]))
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match="train-images-idx3-ubyte"):
         load_images("mnist", tmp_path)
-    assert str(path) in str(caught.value)
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -151,7 +143,6 @@ def served(small, tmp_path, monkeypatch):
     monkeypatch.setitem(images.DATASETS, "mnist", replace(images.DATASETS["mnist"], mirrors=(server.url,)))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(images, "PAUSE", 0.01)
     yield server
     server.shutdown()
     server.server_close()

@@ -7,7 +7,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from meshnn.cli.output import check_output
 from meshnn.errors import MeshError
 from meshnn.files import explained, replacing
-from meshnn.paper.experiment import TrialOptions
+from meshnn.paper.experiment import Json, TrialOptions
 from meshnn.paper.mnist import DATASETS, ImageSet, cache_folder, load_images
 
 
@@ -30,11 +30,10 @@ class ImageFeatures(NamedTuple):
     reconstructed: NDArray[np.uint8]
 
 
-def _config(name: str, options: TrialOptions) -> dict[str, Any]:
-    source = DATASETS[name]
+def _config(name: str, options: TrialOptions) -> Json:
     return {
         "set": name,
-        "files": [file.sha256 for file in source.files],
+        "files": list(DATASETS[name].sha256.values()),
         "pictures": 30_000 if options.quick else None,
         "epochs": 2 if options.quick else 5,
         "seed": options.seed,
@@ -63,11 +62,6 @@ def prepare_features(options: TrialOptions, tell: Callable[[str], None]) -> None
     paths = {name: path for name in DATASETS if not (path := _path(name, options)).exists()}
     if not paths:
         return
-
-    def downloading(file: str, done: int, total: int) -> None:
-        share = f"{done / total:.0%}" if total else f"{done:,} bytes"
-        tell(f"downloading {file}: {share}")
-
     # check all paths and files before the training, which takes long
     for path in paths.values():
         with explained("write", f"the cache {path.parent} (XDG_CACHE_HOME sets another)"):
@@ -76,7 +70,9 @@ def prepare_features(options: TrialOptions, tell: Callable[[str], None]) -> None
     data = {}
     for name in paths:
         tell(f"reading {name}")
-        data[name] = load_images(name, options.data, progress=downloading)
+        data[name] = load_images(
+            name, options.data, lambda *told: tell("downloading {}: {:,} of {:,} bytes".format(*told))
+        )
     for name, path in paths.items():
         _compute(name, data[name], options, path, tell)
 
