@@ -219,7 +219,7 @@ def _draw_matrix(record: Json, path: Path) -> str:
     edges, groups = np.stack([topology.src, topology.dst], axis=1), {"inputs, bias": 33, "hidden": 50, "outputs": 10}
     with canvas(path, (5.6, 5.6)) as panels:
         ax = panels[0, 0]
-        parts = [(edges[~dead], style.POSITIVE, "live"), (edges[dead], style.DEAD, "dead")]
+        parts = [(edges[~dead], style.POSITIVE, "live"), (edges[dead], style.FAINT, "dead")]
         scatter_edges(ax, groups, [(shown, colour, f"{name}: {len(shown)}") for shown, colour, name in parts])
         style.panel_title(ax, f"{kind} edges, 1044 connections, {ticks} ticks")
     return f"{kind} edges of trial 0: {int(dead.sum())} of 1044 cannot reach an output within {ticks} ticks."

@@ -26,8 +26,6 @@ __all__ = ["PANELS", "plot_model"]
 #: Values of `what` of `plot_model`.
 PANELS = ("all", "graph", "adjacency", "loss", "regions")
 
-_SIZES = {"graph": (8.0, 6.0), "adjacency": (6.4, 5.6), "loss": (7.0, 4.2), "regions": (6.6, 5.4)}
-
 
 def plot_model(
     model: Any, *, title: str = "", what: str = "all", points: ArrayLike | None = None, labels: ArrayLike | None = None
@@ -71,21 +69,20 @@ def plot_model(
             draw_history(axes["loss"], {} if history is None else history.to_dict(), chosen=chosen)
         if "regions" in axes:
             _draw_decisions(axes["regions"], model, points, labels)
-        style.page_title(figure, _heading(title, mesh))
+        style.page_title(figure, f"{style.shorten(title, 60)}: {_size(mesh)}")
         style.settle(figure)
     return figure
 
 
 def _arranged(what: str, history: bool, regions: bool) -> tuple[Figure, dict[str, Axes]]:
     """Return a figure and its axes by panel: the graph is large on the left, the others are beside and below it."""
-    from matplotlib.figure import Figure
-
     if what != "all":
-        figure = Figure(figsize=_SIZES[what], layout="constrained")
+        sizes = {"graph": (8.0, 6.0), "adjacency": (6.4, 5.6), "loss": (7.0, 4.2), "regions": (6.6, 5.4)}
+        figure = style.new_figure(*sizes[what])
         return figure, {what: figure.add_subplot()}
     right: Any = [["adjacency"], ["regions"] if regions else ["loss"]][: 1 + (regions or history)]
     left: Any = [["graph"]] * 5 + [["loss"]] * (2 * (history and regions))
-    figure = Figure(figsize=(13.5, 8.2) if len(right) > 1 else (13.0, 6.0), layout="constrained")
+    figure = style.new_figure(13.5, 8.2 if len(right) > 1 else 6.0)
     return figure, figure.subplot_mosaic([[left, right]], width_ratios=[1.6, 1.0], gridspec_kw={"wspace": 0.04})
 
 
@@ -106,10 +103,9 @@ def _draw_decisions(ax: Axes, model: Any, points: ArrayLike | None, labels: Arra
         )  # fmt: skip
 
 
-def _heading(title: str, mesh: Mesh) -> str:
+def _size(mesh: Mesh) -> str:
     t, ticks = mesh.topology, mesh.ticks
     size = f"{t.n_inputs}-{t.n_hidden}-{t.n_outputs}{' + bias' if t.bias else ''}"
-    dead = int(mesh.dead_edges().sum())
-    edges = f"{t.n_edges:,} edge{'' if t.n_edges == 1 else 's'}"
+    dead, edges = int(mesh.dead_edges().sum()), style.counted(t.n_edges, "edge")
     live = f"{t.n_edges - dead:,} of {edges} live" if dead else edges
-    return f"{style.shorten(title, 60)}: {size}, {live}, {ticks} tick{'' if ticks == 1 else 's'}"
+    return f"{size}, {live}, {style.counted(ticks, 'tick')}"
