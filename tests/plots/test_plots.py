@@ -73,21 +73,9 @@ def title(ax):
     return ax.get_title(loc="left")
 
 
-def softmax(z):
-    e = np.exp(z - z.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)
-
-
-def blobs(k):
-    centres = np.random.default_rng(0).uniform(-2, 2, (k, 2))
-    return lambda X: softmax(-3 * ((X[:, None] - centres) ** 2).sum(axis=2))
-
-
-def spiral(X):
-    """Probabilities that look like a classifier of the two spirals."""
-    phase = np.arctan2(X[:, 1], X[:, 0]) + 3 * np.hypot(X[:, 0], X[:, 1])
-    p = 1 / (1 + np.exp(-6 * np.sin(phase)))
-    return np.stack([1 - p, p], axis=1)
+def slope(X):
+    """Probabilities of two classes, the first on the right."""
+    return np.stack([X[:, 0], 1 - X[:, 0]], axis=1)
 
 
 def history(rows=30):
@@ -130,10 +118,9 @@ def test_neurons_do_not_overlap(name):
 
 def test_large_nets_are_placed_within_the_picture():
     t = Topology.mesh(784, 1000, 50, density=0.001, random_state=0)
-    places = place_neurons(t, width=1.4)
-    assert (places.xy.min(axis=0) > [-0.15, -0.1]).all()
-    assert (places.xy.max(axis=0) < [1.55, 1.1]).all()
-    assert len(np.unique(places.xy.round(6), axis=0)) == t.n_neurons
+    xy = place_neurons(t, width=1.4).xy
+    assert ((xy > [-0.15, -0.1]) & (xy < [1.55, 1.1])).all()
+    assert len(np.unique(xy.round(6), axis=0)) == t.n_neurons
 
 
 # -- the graph ---------------------------------------------------------------------------------------------------
@@ -169,9 +156,8 @@ def test_colours_are_signs_and_widths_are_sizes(ax):
     assert colours == [style.FAINT, style.POSITIVE, style.POSITIVE, style.NEGATIVE]  # weakest first
     assert (np.diff(edges.get_linewidths()) > 0).all()
     assert (np.diff(edges.get_colors()[:, 3]) > 0).all()
-    starts = [segment[0].tolist() for segment in edges.get_segments()]
-    want = place_neurons(t).xy  # heights do not depend on the width
-    assert [y for _, y in starts] == pytest.approx(want[[2, 0, 3, 1], 1].tolist())
+    heights = [segment[0][1] for segment in edges.get_segments()]
+    assert heights == pytest.approx(place_neurons(t).xy[[2, 0, 3, 1], 1].tolist())
 
 
 def test_two_way_edges_part_and_loops_stay_at_their_neuron(ax):
@@ -193,8 +179,7 @@ def test_of_many_edges_the_strongest_are_drawn(ax):
     dead = w > 7100  # live ones come first
     draw_graph(ax, t, w, dead=dead)
     assert title(ax) == "Graph: strongest 5,000 of 7,200 edges"
-    edges = part(ax, "edges")
-    assert len(edges.get_segments()) == 5000
+    assert len(part(ax, "edges").get_segments()) == 5000
     assert len(part(ax, "dead edges").get_segments()) == 0
     assert "|weight| = 7.1e+03" in [text.get_text() for text in ax.get_legend().get_texts()]
 
@@ -298,7 +283,7 @@ def test_gaps_and_scales(ax, columns, scale, tmp_path):
 
 
 def test_regions_have_the_colour_of_their_class_and_are_pale_when_unsure(ax):
-    draw_regions(ax, lambda X: np.stack([X[:, 0], 1 - X[:, 0]], axis=1), (0, 1, 0, 1), classes=["left", "right"])
+    draw_regions(ax, slope, (0, 1, 0, 1), classes=["left", "right"])
     picture = ax.images[0].get_array()
     blue, orange = np.array([to_rgba(colour)[:3] for colour in style.CLASSES[:2]])
     for pixel, colour in ((picture[50, -1], blue), (picture[50, 0], orange)):
@@ -314,7 +299,7 @@ def test_regions_have_the_colour_of_their_class_and_are_pale_when_unsure(ax):
 def test_one_column_is_the_second_class(ax):
     draw_regions(ax, lambda X: X[:, :1], (0, 1, 0, 1))
     other = Figure().subplots()
-    draw_regions(other, lambda X: np.stack([1 - X[:, 0], X[:, 0]], axis=1), (0, 1, 0, 1))
+    draw_regions(other, lambda X: slope(1 - X), (0, 1, 0, 1))
     np.testing.assert_array_equal(ax.images[0].get_array(), other.images[0].get_array())
 
 
@@ -326,21 +311,14 @@ def test_values(ax):
 
 
 def test_one_class_everywhere_and_answers_that_are_not_numbers(ax):
-    def decide(X):
-        answer = np.tile([0.9, 0.1], (len(X), 1))
-        answer[:100] = np.nan
-        return answer
-
-    draw_regions(ax, decide, (0, 1, 0, 1))
+    draw_regions(ax, lambda X: np.where(X[:, :1] < 0.1, np.nan, [0.9, 0.1]), (0, 1, 0, 1))
     assert np.isfinite(ax.images[0].get_array()).all()
 
 
 def test_points_of_training_and_test(ax):
     points, labels = np.random.default_rng(0).random((30, 2)), np.array(["no", "yes", "maybe"] * 10)
-    decide = blobs(2)
-    draw_regions(
-        ax, decide, (0, 1, 0, 1), classes=["no", "yes"], points=points, labels=labels, test_mask=labels == "yes"
-    )
+    shown = {"points": points, "labels": labels, "test_mask": labels == "yes"}
+    draw_regions(ax, slope, (0, 1, 0, 1), classes=["no", "yes"], **shown)
     assert len(part(ax, "points").get_offsets()) == 20
     assert len(part(ax, "test points").get_offsets()) == 10
     colours = {to_hex(colour) for colour in part(ax, "points").get_facecolor()}
@@ -351,7 +329,7 @@ def test_points_of_training_and_test(ax):
 
 @pytest.mark.parametrize("labels", [np.array([0, 1]), np.array(["a", "b"])])
 def test_labels_are_numbers_or_names(ax, labels):
-    draw_regions(ax, spiral, (0, 1, 0, 1), classes=["a", "b"], points=[[0, 0], [1, 1]], labels=labels)
+    draw_regions(ax, slope, (0, 1, 0, 1), classes=["a", "b"], points=[[0, 0], [1, 1]], labels=labels)
     want = [tuple(0.8 * v for v in to_rgba(colour)[:3]) for colour in style.CLASSES[:2]]
     np.testing.assert_allclose(part(ax, "points").get_facecolor()[:, :3], want)
 
@@ -359,14 +337,14 @@ def test_labels_are_numbers_or_names(ax, labels):
 @pytest.mark.parametrize(
     ("decide", "bounds", "more", "message"),
     [
-        (spiral, (1, 0, 0, 1), {}, r"got \(1, 0, 0, 1\)"),
-        (spiral, (0, np.nan, 0, 1), {}, "bounds must be"),
+        (slope, (1, 0, 0, 1), {}, r"got \(1, 0, 0, 1\)"),
+        (slope, (0, np.nan, 0, 1), {}, "bounds must be"),
         (lambda X: X[:7], (0, 1, 0, 1), {}, r"40000 .* got shape \(7, 2\)"),
         (lambda X: X[:, 0] * np.nan, (0, 1, 0, 1), {}, "finite"),
-        (spiral, (0, 1, 0, 1), {"classes": ["one"]}, "classes must be 2 names, got 1"),
-        (spiral, (0, 1, 0, 1), {"points": [[1.0]]}, r"points .* got \(1, 1\)"),
-        (spiral, (0, 1, 0, 1), {"points": [[1, 1]], "labels": [0, 1]}, r"labels must have shape \(1,\)"),
-        (spiral, (0, 1, 0, 1), {"points": [[1, 1]], "test_mask": [1]}, "test_mask .* int64"),
+        (slope, (0, 1, 0, 1), {"classes": ["one"]}, "classes must be 2 names, got 1"),
+        (slope, (0, 1, 0, 1), {"points": [[1.0]]}, r"points .* got \(1, 1\)"),
+        (slope, (0, 1, 0, 1), {"points": [[1, 1]], "labels": [0, 1]}, r"labels must have shape \(1,\)"),
+        (slope, (0, 1, 0, 1), {"points": [[1, 1]], "test_mask": [1]}, "test_mask .* int64"),
     ],
 )
 def test_region_refusals(ax, decide, bounds, more, message):
@@ -564,7 +542,7 @@ def test_without_matplotlib(monkeypatch, tmp_path, ax, model):
         lambda: draw_graph(ax, t, w),
         lambda: draw_adjacency(ax, t, w),
         lambda: draw_history(ax, {}),
-        lambda: draw_regions(ax, spiral, (0, 1, 0, 1)),
+        lambda: draw_regions(ax, slope, (0, 1, 0, 1)),
         lambda: save_figure(ax.figure, tmp_path / "net.svg"),
     ):
         with pytest.raises(MeshError, match=r"pip install 'meshnn\[plots\]'"):

@@ -102,7 +102,7 @@ def _draw_edges(
     from matplotlib.colors import to_rgb
 
     off = dead[edges]
-    look: dict[str, Any] = {"colors": style.FAINT, "linewidths": 0.7, "linestyles": (0, (1, 2)), "zorder": 1}
+    look: dict[str, Any] = {"colors": style.FAINT, "linewidths": 0.6, "linestyles": (0, (1, 2)), "zorder": 1}
     ax.add_collection(LineCollection(_segments(curves[off]), gid="dead edges", **look), autolim=False)
 
     live, curves = edges[~off], curves[~off]
