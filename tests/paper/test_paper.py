@@ -2,11 +2,7 @@
 
 import gzip
 import hashlib
-import html
-import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -15,43 +11,19 @@ from PIL import Image
 
 import naive
 from meshnn import Mesh, MeshClassifier, MeshError, Topology
-from meshnn.cli import main
 from meshnn.paper import features as features_module
 from meshnn.paper import mnist as image_data
 from meshnn.paper import recipes
-from meshnn.paper.drawing import canvas
-from meshnn.paper.experiment import (
-    Experiment,
-    Figure,
-    Mean,
-    PaperTable,
-    TrialOptions,
-    accuracy,
-    grid,
-    key_of,
-    markdown,
-)  # fmt: skip
+from meshnn.paper.experiment import TrialOptions, key_of
 from meshnn.paper.features import ImageFeatures
 from meshnn.paper.images import NETS, graph_of
-from meshnn.paper.report import write_report
-from meshnn.paper.runner import EXPERIMENTS, locked, revision, run
+from meshnn.paper.runner import EXPERIMENTS, run
 from meshnn.paper.sets import SETS, iris_split
 from meshnn.paper.tensor import tensor_gradient, tensor_jacobian
 from meshnn.plan import METHODS
 from meshnn.tables import synthetic
 from meshnn.training import Adam
-
-
-def results_of(folder):
-    return json.loads((folder / "results.json").read_text())
-
-
-def numbers_of(folder):
-    """By trial, without what differs from run to run."""
-    return {
-        record["key"]: {k: v for k, v in record["numbers"].items() if k != "seconds"}
-        for record in results_of(folder)["trials"]
-    }
+from results import idx, numbers_of, results_of
 
 
 def pixels_of(path):
@@ -63,30 +35,6 @@ def assert_not_blank(folder):
     pictures = [*folder.glob("*.png"), *folder.glob("*.gif")]
     assert pictures
     assert min(pixels_of(path).std() for path in pictures) > 10
-
-
-def toy_draw(records, folder):
-    path = folder / "toy.png"
-    with canvas(path, (2.0, 2.0)) as panels:
-        panels[0, 0].plot([record["numbers"]["accuracy"] for record in records])
-    return [Figure(path, "Toy")]
-
-
-TOY = Experiment(
-    "toy",
-    "A toy",
-    plan=lambda options: grid(trial=range(options.trials)),
-    run=lambda parameters, options: {"accuracy": 1 / (2 + parameters["trial"])},
-    tables=lambda records: [PaperTable("Toy", ("trials", "rate"), [(str(len(records)), str(accuracy(records)))])],
-    draw=toy_draw,
-)
-
-
-@pytest.fixture
-def toy(monkeypatch):
-    """An experiment that takes no time."""
-    monkeypatch.setitem(EXPERIMENTS, "toy", TOY)
-    return TOY
 
 
 # -- the algorithm -------------------------------------------------------------------------------------------------
@@ -267,12 +215,10 @@ def small_images(tmp_path, monkeypatch):
             for k, label in enumerate(labels):
                 pictures[k, 2 * label + 3 : 2 * label + 8] = 230
             for kind, array in (("images-idx3", pictures), ("labels-idx1", labels)):
-                content = bytes([0, 0, 8, array.ndim]) + b"".join(int(n).to_bytes(4, "big") for n in array.shape)
-                content += array.astype(np.uint8).tobytes()
+                content = idx(array)
                 (folder / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(content))
                 sums[f"{part}-{kind}-ubyte"] = hashlib.sha256(content).hexdigest()
-        source = replace(image_data.DATASETS[name], sha256=sums)
-        monkeypatch.setitem(image_data.DATASETS, name, source)
+        monkeypatch.setitem(image_data.DATASETS, name, replace(image_data.DATASETS[name], sha256=sums))
     return TrialOptions(trials=1, quick=True, data=tmp_path / "data", cache=tmp_path / "cache")
 
 
@@ -321,169 +267,6 @@ def test_connections_of_the_nets():
     t = graph_of(NETS["mesh-1044"], 0)
     hidden_to_hidden = (t.src > 32) & (t.src < 83) & (t.dst < 83)
     assert t.dead_edges(2)[hidden_to_hidden].all()
-
-
-# -- processes ---------------------------------------------------------------------------------------------------------
-
-
-def reproduce(*arguments):
-    command = [sys.executable, "-m", "meshnn", "reproduce", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
-
-
-@pytest.mark.slow
-def test_a_killed_run_goes_on(tmp_path):
-    """It is killed within its third trial, where it waits for that."""
-    words = ["reproduce", "iris", "--trials", "5", "--jobs", "1", "--out", str(tmp_path)]
-    program = f"""
-import sys
-from meshnn.cli import main
-from meshnn.paper import runner
-true = runner._trial
-def trial(experiment, options, task):
-    if task["trial"] == 2:
-        print("here", flush=True)
-        sys.stdin.read()
-    return true(experiment, options, task)
-runner._trial = trial
-main({words!r})
-"""
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen([sys.executable, "-c", program], text=True, **pipes) as process:
-        said = process.stdout.readline()
-        process.kill()
-        assert said == "here\n", process.stderr.read()
-    first = results_of(tmp_path / "iris")["trials"]
-    assert [record["key"] for record in first] == ["0", "1"]
-    assert not (tmp_path / "iris" / "table.md").exists()  # numbers first
-    done = reproduce("iris", "--trials", 5, "--jobs", 1, "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    both = {record["key"]: record for record in results_of(tmp_path / "iris")["trials"]}
-    assert len(both) == 5
-    assert all(both[record["key"]] == record for record in first)  # not run again
-    run(EXPERIMENTS["iris"], TrialOptions(trials=5), tmp_path / "whole")
-    assert numbers_of(tmp_path / "iris") == numbers_of(tmp_path / "whole" / "iris")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["loky", "dask"])
-def test_other_processes_give_the_same_numbers(backend, tmp_path):
-    if backend == "dask":
-        pytest.importorskip("distributed")
-    here = run(EXPERIMENTS["iris"], TrialOptions(trials=3), tmp_path / "here").folder
-    done = reproduce("iris", "--trials", 3, "--jobs", 2, "--backend", backend, "--out", tmp_path / "there")
-    assert done.returncode == 0, done.stderr
-    assert numbers_of(here) == numbers_of(tmp_path / "there" / "iris")
-    keys = [record["key"] for record in results_of(tmp_path / "there" / "iris")["trials"]]
-    assert keys == ["0", "1", "2"]  # as planned, whichever was done first
-
-
-def test_more_trials_keep_those_that_are_there(toy, tmp_path):
-    calls = []
-    run(toy, TrialOptions(trials=1), tmp_path)
-    for trials in (3, 2):
-        outcome = run(toy, TrialOptions(trials=trials), tmp_path, tell=lambda *told: calls.append(told[:2]))
-    assert calls == [(1, 3), (2, 3), (3, 3), (2, 2)]
-    assert outcome.tables[0].rows[0][0] == "2"
-    for quick, count in ((False, "10"), (True, "2")):  # by default
-        assert run(toy, TrialOptions(quick=quick), tmp_path / str(quick)).tables[0].rows[0][0] == count
-
-
-def test_what_is_refused(toy, tmp_path):
-    run(toy, TrialOptions(trials=1), tmp_path)
-    with pytest.raises(MeshError, match=r"seed.*0.*seed.*1"):
-        run(toy, TrialOptions(trials=1, seed=1), tmp_path)
-    with pytest.raises(MeshError, match="'lokky'"):
-        run(toy, TrialOptions(trials=2), tmp_path, jobs=2, backend="lokky")
-    for text in ("{", "[]", "5"):
-        (tmp_path / "toy" / "results.json").write_text(text)
-        with pytest.raises(MeshError, match=r"results.json"):
-            run(toy, TrialOptions(trials=1), tmp_path)
-    with pytest.raises(MeshError, match="nothing"):
-        write_report(tmp_path / "nothing")
-
-
-def test_the_command_runs_trials_and_shows_tables(toy, capsys, tmp_path):
-    with pytest.raises(SystemExit, match="0"):
-        main(["reproduce", "toy", "--trials", "2", "--jobs", "1", "--json", "--out", str(tmp_path)])
-    assert json.loads(capsys.readouterr().out)["toy"][0]["rows"] == [["2", "0.4167 ± 1.0589"]]
-    with pytest.raises(SystemExit):
-        main(["reproduce", "report", "--out", str(tmp_path)])
-    assert capsys.readouterr().out == f"report written to {tmp_path / 'report.html'}\n"
-
-
-def test_an_interrupted_run_says_how_to_go_on(toy, capsys, tmp_path, monkeypatch):
-    def press(parameters, options):
-        if parameters["trial"] == 1:
-            raise KeyboardInterrupt
-        return TOY.run(parameters, options)
-
-    words = ["reproduce", "toy", "--trials", "3", "--jobs", "1", "--out", str(tmp_path)]
-    monkeypatch.setitem(EXPERIMENTS, "toy", replace(TOY, run=press))
-    with pytest.raises(SystemExit, match="130"):
-        main(words)
-    assert capsys.readouterr().err.startswith("meshnn: interrupted")
-    assert list(numbers_of(tmp_path / "toy")) == ["0"]
-    monkeypatch.setitem(EXPERIMENTS, "toy", TOY)
-    with pytest.raises(SystemExit, match="0"):
-        main(words)
-    assert list(numbers_of(tmp_path / "toy")) == ["0", "1", "2"]
-
-
-# -- report ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_report_holds_all_there_is_and_needs_nothing_else(tmp_path):
-    for protocol in ("ours", "paper"):
-        run(EXPERIMENTS["iris"], TrialOptions(trials=2, protocol=protocol), tmp_path)
-    run(EXPERIMENTS["equivalence"], TrialOptions(trials=2), tmp_path)
-    page = html.unescape(write_report(tmp_path).read_text())
-    sources = re.findall(r'(?:src|href)="([^"]*)"', page)
-    assert all(source.startswith(("data:image/", "#")) for source in sources)
-    assert sum(source.startswith("data:image/") for source in sources) == 3
-    for tag in ("section", "table", "figure", "ul"):
-        assert len(re.findall(rf"<{tag}\b", page)) == page.count(f"</{tag}>") > 0
-    for folder in ("iris", "iris-paper", "equivalence"):
-        table = (tmp_path / folder / "table.md").read_text()
-        for cell in re.findall(r"(?<=\| )[^|\n]+(?= \|)", table):
-            assert cell in page, cell
-
-
-def test_tables_and_means():
-    mean = Mean.of([0.9, 0.95, 1.0])
-    assert str(mean) == "0.9500 ± 0.1242"  # t = 4.3027 with two degrees of freedom
-    assert str(Mean.of([0.5])) == "0.5000"
-    assert "a \\| b" in markdown([PaperTable("t", ("x",), [("a | b",)])])
-    found = revision()
-    assert found is None or re.fullmatch(r"[0-9a-f]{40}\+?", found)
-
-
-def test_one_run_at_a_time(toy, tmp_path):
-    with locked(tmp_path / "toy"), pytest.raises(MeshError, match=r"results.json"):
-        run(toy, TrialOptions(trials=1), tmp_path)
-    run(toy, TrialOptions(trials=1), tmp_path)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda d: d["trials"][0].pop("numbers"),
-        lambda d: d["trials"][0].update(numbers=5),
-        lambda d: d["trials"].append(5),
-        lambda d: d["trials"][0]["numbers"].update(accuracy=None),
-        lambda d: d.pop("config"),
-        lambda d: d.update(experiment="synthetic"),
-    ],
-)
-def test_damaged_results_are_refused_by_name(change, toy, tmp_path):
-    run(toy, TrialOptions(trials=1), tmp_path)
-    path = tmp_path / "toy" / "results.json"
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
-    with pytest.raises(MeshError, match=r"results\.json"):
-        run(toy, TrialOptions(trials=1), tmp_path)
 
 
 def test_a_film_ends_with_the_weights_of_the_model():

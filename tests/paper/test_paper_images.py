@@ -15,13 +15,9 @@ from meshnn import MeshError
 from meshnn.errors import DataError
 from meshnn.paper import mnist as images
 from meshnn.paper.mnist import DATASETS, cache_folder, load_images
+from results import idx
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
-
-
-def idx(array):
-    array = np.asarray(array, np.uint8)
-    return bytes([0, 0, 8, array.ndim]) + b"".join(int(n).to_bytes(4, "big") for n in array.shape) + array.tobytes()
 
 
 @pytest.fixture
@@ -94,44 +90,23 @@ def test_damaged_files_are_refused_by_name(small, tmp_path, damage):
         load_images("mnist", tmp_path)
 
 
-class Server(http.server.ThreadingHTTPServer):
+class Handler(http.server.BaseHTTPRequestHandler):
     """Serves bytes; can break off, know no ranges, or refuse."""
 
-    daemon_threads = True
-
-    def __init__(self, contents):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.contents, self.asked = contents, []
-        self.break_after, self.ranges, self.refuse = None, True, 0
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}/"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         server, name = self.server, self.path.strip("/")
         wanted = self.headers.get("Range")
         server.asked.append((name, wanted))
-        if server.refuse or name not in server.contents:
-            self.send_error(server.refuse or 404)
-            return
         whole = server.contents[name]
         begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and server.ranges else 0
-        if begin >= len(whole):
-            self.send_error(416)
+        if server.refuse or begin >= len(whole):
+            self.send_error(server.refuse or 416)
             return
         self.send_response(206 if begin else 200)
-        if begin:
-            self.send_header("Content-Range", f"bytes {begin}-{len(whole) - 1}/{len(whole)}")
         self.send_header("Content-Length", str(len(whole) - begin))
         self.end_headers()
-        rest = whole[begin:]
-        if server.break_after is not None:
-            rest, server.break_after = rest[: server.break_after], None
-        self.wfile.write(rest)
+        self.wfile.write(whole[begin:][: server.break_after])
+        server.break_after = None
 
     def log_message(self, *arguments):
         pass
@@ -139,13 +114,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def served(small, tmp_path, monkeypatch):
-    server = Server({f"{name}.gz": gzip.compress(content) for name, content in small[1].items()})
-    monkeypatch.setitem(images.DATASETS, "mnist", replace(images.DATASETS["mnist"], mirrors=(server.url,)))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    yield server
-    server.shutdown()
-    server.server_close()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.contents = {f"{name}.gz": gzip.compress(content) for name, content in small[1].items()}
+        server.asked, server.break_after, server.ranges, server.refuse = [], None, True, 0
+        server.url = f"http://127.0.0.1:{server.server_port}/"
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        monkeypatch.setitem(images.DATASETS, "mnist", replace(images.DATASETS["mnist"], mirrors=(server.url,)))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        yield server
+        server.shutdown()
 
 
 def test_download(served, small, tmp_path):
