@@ -72,8 +72,8 @@ def _plan(options: TrialOptions) -> list[Json]:
         for key, net in NETS.items():
             if ours or net.paper:
                 trials += grid(set=[name], net=[key], ticks=_ticks(net, options), trial=range(options.trials))
-        for net, ticks in (("mesh-1044", 2), ("mesh-1044", 3), ("mlp-1047", 3)) if ours else ():
-            trials += grid(set=[name], net=[net], ticks=[ticks], trial=[0], engine=["adjoint", "torch"])
+        for key, ticks in (("mesh-1044", 2), ("mesh-1044", 3), ("mlp-1047", 3)) if ours else ():
+            trials += grid(set=[name], net=[key], ticks=[ticks], trial=[0], engine=["adjoint", "torch"])
     return trials
 
 
@@ -105,7 +105,7 @@ def policy_of(net: ComparedNet) -> Any:
     return policies.get(net.kind)
 
 
-def _options(options: TrialOptions) -> dict[str, Any]:
+def _options(options: TrialOptions) -> Json:
     shared = {
         "activation": "relu", "batch_size": 128, "tol": 0.0, "l2": 0.0, "n_jobs": 1,
         "max_epochs": 4 if options.quick else 15,
@@ -290,17 +290,13 @@ experiments = (
         "images", "MNIST and Fashion-MNIST", _plan, _run, _tables, _draw, version=2,
         remarks=(
             "32 features of a convolutional auto-encoder (5 epochs), standardised; Adam with a cosine rate from "
-            "0.015, batches of 128, 15 epochs, ReLU hidden neurons, identity outputs; new random edges in every "
-            "trial; gradients forward-only.",
-            "2 ticks are the paper's n_t = 3. At 2 ticks every hidden-to-hidden edge is dead: its effect cannot reach"
-            " an output in time, its gradient is exactly zero. At 3 ticks they live.",
+            "0.015, batches of 128, 15 epochs, ReLU hidden neurons, identity outputs; new random edges per trial.",
+            "2 ticks are the paper's n_t = 3. At 2 ticks every hidden-to-hidden edge is dead, its gradient zero.",
             "The paper finds its meshes ahead of layered nets with as many connections. With enough training for "
-            "both, in a full run, random edges are behind; only 1044 of them at 3 ticks are level with the layers on "
-            "MNIST.",
-            "Edges that are learned are ahead of both in a full run. Pruned: begun with all 4980 edges, brought down "
-            "to the budget within the first 60% of the epochs by the size of weights. Regrown: begun with random "
-            "edges, of which the weakest are swapped every epoch for absent ones of large gradient. Both: pruned "
-            "within half of the epochs and regrown.",
+            "both, random edges are behind; only 1044 of them at 3 ticks are level with the layers on MNIST.",
+            "Learned edges are ahead of both. Pruned: from all 4980 edges to the budget within 60% of the epochs, by "
+            "the size of weights. Regrown: from random edges, the weakest replaced every epoch by absent ones of "
+            "large gradient. Both: pruned within half of the epochs, and regrown.",
         ),
         **_on_features,
     ),

@@ -137,7 +137,7 @@ def plot_lineage(lineage: Lineage | None, title: str = "") -> Figure:
         figure = style.new_figure(13.5, 5.0)
         before, after, time = figure.subplots(1, 3)
         groups = _groups(lineage)
-        scatter_edges(before, groups, [(_cells_of(first, groups), style.POSITIVE, "")])
+        scatter_edges(before, groups, [(_split(first, first, groups)[0], style.POSITIVE, "")])
         style.panel_title(before, f"Before: {len(first):,} edges")
         stayed, came = _split(last, first, groups)
         parts = [(stayed, style.POSITIVE, f"from the beginning: {len(stayed):,}")]
@@ -183,16 +183,14 @@ def _groups(lineage: Lineage) -> dict[str, int]:
     return {"inputs": lineage.n_clamped, "hidden": lineage.born, "outputs": lineage.n_outputs}
 
 
-def _cells_of(edges: IntArray, groups: dict[str, int]) -> IntArray:
-    """Return rows and columns of edges; a lineage numbers outputs -1, -2, ..., since hidden neurons come and go."""
-    return np.where(edges < 0, groups["inputs"] + groups["hidden"] - 1 - edges, edges)
-
-
 def _split(edges: IntArray, others: IntArray, groups: dict[str, int]) -> tuple[IntArray, IntArray]:
     """Return rows and columns of edges that are among others, and of those that are not."""
-    there = {tuple(pair) for pair in others.tolist()}
-    known = np.array([tuple(pair) in there for pair in edges.tolist()], dtype=np.bool_)
-    return _cells_of(edges[known], groups), _cells_of(edges[~known], groups)
+    last = sum(groups.values()) - groups["outputs"] - 1
+    # a lineage numbers outputs -1, -2, ..., since hidden neurons come and go
+    cells, known = (np.where(pairs < 0, last - pairs, pairs) for pairs in (edges, others))
+    size = np.array([sum(groups.values()), 1])
+    there = np.isin(cells @ size, known @ size)
+    return cells[there], cells[~there]
 
 
 def _draw_counts(ax: Axes, lineage: Lineage) -> None:
