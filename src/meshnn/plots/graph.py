@@ -183,7 +183,8 @@ def _draw_names(
         size = min(style.SMALL, places.radius[k] * points * 1.2)  # two digits fit into the dot
         if size >= 4.5:
             colour = "white" if k >= t.outputs[0] else style.INK
-            ax.text(*places.xy[k], str(k), ha="center", va="center_baseline", fontsize=size, color=colour, zorder=4)
+            x, y = places.xy[k]
+            ax.text(x, y, str(k), ha="center", va="center_baseline", fontsize=size, color=colour, zorder=4)
     if t.bias and (places.few or features is not None):
         _name(ax, places, t.n_inputs, "bias", "right", style.SMALL)
     for names, neurons, side in ((features, t.inputs, "right"), (outputs, t.outputs, "left")):

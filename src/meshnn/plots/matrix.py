@@ -49,8 +49,8 @@ def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:
     per_cell = -(-topology.n_neurons // 400)
     cells = _cells(topology, w, per_cell)
     strongest = _end_of_scale(np.abs(w))
-    look = {"cmap": style.diverging(), "vmin": -strongest, "vmax": strongest, "interpolation": "nearest"}
-    image = ax.imshow(np.ma.masked_invalid(cells), **look)
+    shown = np.ma.masked_invalid(cells)
+    image = ax.imshow(shown, cmap=style.diverging(), vmin=-strongest, vmax=strongest, interpolation="nearest")
     t = topology
     groups = {"inputs": t.n_inputs, "bias": int(t.bias), "hidden": t.n_hidden, "outputs": t.n_outputs}
     _draw_groups(ax, groups, per_cell)
