@@ -230,6 +230,8 @@ def test_images(small_images, tmp_path, monkeypatch):
     # the auto-encoder is not trained again, whatever else changes
     monkeypatch.setattr("meshnn.paper.autoencoder.train_autoencoder", None)
     run(EXPERIMENTS["images"], replace(small_images, protocol="paper"), tmp_path / "out")
+    tables = run(EXPERIMENTS["connections"], small_images, tmp_path / "out").tables
+    assert [len(table.rows) for table in tables] == [4, 4]
 
 
 @pytest.mark.slow

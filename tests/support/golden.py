@@ -294,27 +294,23 @@ def summary(values: np.ndarray, dtype: str) -> np.ndarray:
     return flat.astype(dtype)
 
 
-#: The cases of each kind, the function that computes their values, and the dtypes they are recorded in.
-KINDS: dict[str, tuple[dict[str, Any], Callable[..., Values], Callable[[Any], tuple[str, ...]]]] = {
-    "gradient": (GRADIENTS, gradient, lambda case: DTYPES),
-    "run": (SMALL, run, lambda case: DTYPES),
-    "jacobian": (JACOBIANS, jacobian, lambda case: DTYPES),
-    "growth": (GROWTHS, growth, lambda case: DTYPES),
-    "training": (TRAININGS, training, lambda case: case.dtypes),
-    "stream": (STREAMS, stream, lambda case: case.dtypes),
-    "portable": (PORTABLES, portable, lambda case: DTYPES[1:]),
-}
+#: The cases of each kind, and the function that computes their values.
+KINDS: dict[str, tuple[dict[str, Any], Callable[..., Values]]] = {
+    "gradient": (GRADIENTS, gradient), "run": (SMALL, run), "jacobian": (JACOBIANS, jacobian),
+    "growth": (GROWTHS, growth), "training": (TRAININGS, training), "stream": (STREAMS, stream),
+    "portable": (PORTABLES, portable),
+}  # fmt: skip
 
 
 def case_ids(kind: str) -> list[tuple[str, str]]:
     """Return the pairs (case, dtype) of a kind."""
-    cases, _, dtypes = KINDS[kind]
-    return [(name, dtype) for name, case in cases.items() for dtype in dtypes(case)]
+    dtypes = {name: DTYPES[1:] if kind == "portable" else case.dtypes for name, case in KINDS[kind][0].items()}
+    return [(name, dtype) for name in dtypes for dtype in dtypes[name]]
 
 
 def values_of(kind: str, name: str, dtype: str, *options: str) -> Values:
     """Compute what is recorded of a case."""
-    cases, compute, _ = KINDS[kind]
+    cases, compute = KINDS[kind]
     return {key: summary(value, dtype) for key, value in compute(cases[name], dtype, *options).items()}
 
 

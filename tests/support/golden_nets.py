@@ -153,6 +153,8 @@ class Case:
         """Build the network with its weights."""
         return new_mesh(self.name, self.graph, self.ticks, self.activation, self.output, self.ties, dtype)
 
+    dtypes = DTYPES  # that are recorded
+
     @property
     def length(self) -> int:
         """Return the number of ticks that are run."""

@@ -183,14 +183,10 @@ def _iris_draw(records: list[Json], folder: Path) -> list[Figure]:
 
 
 def _band(records: list[Json], name: str) -> tuple[Any, Any, Any, Any]:
-    """Epochs, lower end, mean and upper end over the runs."""
-    curves = [r["numbers"]["curve"] for r in records]
-    epochs = sorted({epoch for curve in curves for epoch in curve["epoch"]})
-    values = []
-    for curve in curves:
-        at = np.searchsorted(curve["epoch"], epochs, side="right") - 1
-        values.append(np.array([np.nan if v is None else v for v in curve[name]])[np.maximum(at, 0)])
-    stacked = np.array(values)
+    """Return epochs, lower end, mean and upper end over the runs; a run that stopped keeps its last value."""
+    curves = [np.array(r["numbers"]["curve"][name], np.float64) for r in records]
+    epochs = np.arange(1, max(map(len, curves)) + 1)
+    stacked = np.array([np.pad(curve, (0, len(epochs) - len(curve)), "edge") for curve in curves])
     middle = stacked.mean(axis=0)
     half = 3 * stacked.std(axis=0, ddof=1) / np.sqrt(len(stacked)) if len(stacked) > 1 else 0 * middle
     low, high = middle - half, middle + half
