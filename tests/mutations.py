@@ -219,9 +219,6 @@ def _closing(text, at):
 
 
 def mutants_of(path):
-    if path.suffix != ".py":
-        yield from mutants_of_cpp(path)
-        return
     text = path.read_text()
     raw = text.encode()
     starts = [0, *accumulate(map(len, raw.splitlines(keepends=True)))]
@@ -260,7 +257,7 @@ def all_mutants(only=None):
         files = (*place.rglob("*.py"), *place.rglob("*.hpp"), *place.rglob("portable*.h"))
         for path in sorted(files) if place.is_dir() else [place] if place.exists() else []:
             if not only or any(str(path.relative_to(ROOT / "src" / "meshnn")).startswith(name) for name in only):
-                yield from mutants_of(path)
+                yield from mutants_of(path) if path.suffix == ".py" else mutants_of_cpp(path)
 
 
 def sample():

@@ -89,7 +89,7 @@ def test_what_is_refused(toy, tmp_path):
 
 
 def test_the_command_runs_trials_and_shows_tables(toy, capsys, tmp_path):
-    with pytest.raises(SystemExit, match="0"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         main(["reproduce", "toy", "--trials", "2", "--jobs", "1", "--json", "--out", str(tmp_path)])
     assert json.loads(capsys.readouterr().out)["toy"][0]["rows"] == [["2", "0.4167 ± 1.0589"]]
     with pytest.raises(SystemExit):
@@ -105,13 +105,13 @@ def test_an_interrupted_run_goes_on(toy, capsys, tmp_path, monkeypatch):
 
     words = ["reproduce", "toy", "--trials", "3", "--jobs", "1", "--out", str(tmp_path)]
     monkeypatch.setitem(EXPERIMENTS, "toy", replace(TOY, run=press))
-    with pytest.raises(SystemExit, match="130"):
+    with pytest.raises(SystemExit, match=r"^130$"):
         main(words)
     assert capsys.readouterr().err.startswith("meshnn: interrupted")
     (first,) = results_of(tmp_path / "toy")["trials"]
     assert not (tmp_path / "toy" / "table.md").exists()  # numbers first
     monkeypatch.setitem(EXPERIMENTS, "toy", TOY)
-    with pytest.raises(SystemExit, match="0"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         main(words)
     found = results_of(tmp_path / "toy")["trials"]
     assert [record["key"] for record in found] == ["0", "1", "2"]
