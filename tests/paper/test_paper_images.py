@@ -14,14 +14,10 @@ import pytest
 from meshnn import MeshError
 from meshnn.errors import DataError
 from meshnn.paper import mnist as images
-from meshnn.paper.mnist import DATASETS, File, cache_folder, load_images
+from meshnn.paper.mnist import DATASETS, cache_folder, load_images
+from results import idx
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
-
-
-def idx(array):
-    array = np.asarray(array, np.uint8)
-    return bytes([0, 0, 8, array.ndim]) + b"".join(int(n).to_bytes(4, "big") for n in array.shape) + array.tobytes()
 
 
 @pytest.fixture
@@ -35,9 +31,8 @@ def small(monkeypatch):
         "t10k-labels-idx1-ubyte": rng.integers(0, 10, 4),
     }
     contents = {name: idx(array) for name, array in arrays.items()}
-    files = [File(name, arrays[name].shape, hashlib.sha256(contents[name]).hexdigest()) for name in arrays]
-    source = replace(DATASETS["mnist"], files=tuple(files))
-    monkeypatch.setitem(images.DATASETS, "mnist", source)
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    monkeypatch.setitem(images.DATASETS, "mnist", replace(DATASETS["mnist"], sha256=sums))
     monkeypatch.delenv("MESHNN_DATA", raising=False)
     return arrays, contents
 
@@ -73,73 +68,45 @@ def test_what_is_missing_is_said(small, tmp_path, monkeypatch):
         load_images("mnits")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert cache_folder() == tmp_path / "cache" / "meshnn"
-    with pytest.raises(DataError, match=r"cache.meshnn.mnist"):
-        load_images("mnist", offline=True)
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    "damage",
     [
-        (lambda c: gzip.compress(c)[:-20], "damaged"),
-        (lambda c: gzip.compress(c[:-3]), r"76 bytes, expected 79\b"),
-        (lambda c: gzip.compress(c[:9]), r"9 bytes, expected 79\b"),
-        (lambda c: gzip.compress(c + b"x" * 10**6), "more bytes, expected 79"),
-        (lambda c: gzip.compress(c[:-1] + bytes([c[-1] ^ 1])), "not the original"),
-        (lambda c: gzip.compress(b"hello, I am a text"), "68 65 6c 6c"),
-        (lambda c: b"", "nothing"),
-        (lambda c: gzip.compress(idx(np.zeros((7, 2, 2)))), "00 00 00 02, expected .*00 00 00 03"),
-        (lambda c: gzip.compress(c)[:30] + b"\xff" * 30, "damaged"),
-        (lambda c: bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"few", "ff ff ff ff"),  # no memory for its sizes
+        lambda c: gzip.compress(c)[:-20],
+        lambda c: gzip.compress(c + b"x" * 10**6),
+        lambda c: gzip.compress(c[:-1] + bytes([c[-1] ^ 1])),
+        lambda c: b"hello, I am a text",
+        lambda c: b"",
+        lambda c: gzip.compress(c)[:30] + b"\xff" * 30,
     ],
 )
-def test_damaged_files_are_refused_by_name(small, tmp_path, damage, message):
+def test_damaged_files_are_refused_by_name(small, tmp_path, damage):
     for name, content in small[1].items():
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
     path = tmp_path / "train-images-idx3-ubyte.gz"
     path.write_bytes(damage(small[1]["train-images-idx3-ubyte"]))
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match="train-images-idx3-ubyte"):
         load_images("mnist", tmp_path)
-    assert str(path) in str(caught.value)
-
-
-class Server(http.server.ThreadingHTTPServer):
-    """Serves bytes; can break off, know no ranges, or refuse."""
-
-    daemon_threads = True
-
-    def __init__(self, contents):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.contents, self.asked = contents, []
-        self.break_after, self.ranges, self.refuse = None, True, 0
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}/"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves bytes; can break off, know no ranges, or refuse."""
+
     def do_GET(self):
         server, name = self.server, self.path.strip("/")
         wanted = self.headers.get("Range")
         server.asked.append((name, wanted))
-        if server.refuse or name not in server.contents:
-            self.send_error(server.refuse or 404)
-            return
         whole = server.contents[name]
         begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and server.ranges else 0
-        if begin >= len(whole):
-            self.send_error(416)
+        if server.refuse or begin >= len(whole):
+            self.send_error(server.refuse or 416)
             return
         self.send_response(206 if begin else 200)
-        if begin:
-            self.send_header("Content-Range", f"bytes {begin}-{len(whole) - 1}/{len(whole)}")
         self.send_header("Content-Length", str(len(whole) - begin))
         self.end_headers()
-        rest = whole[begin:]
-        if server.break_after is not None:
-            rest, server.break_after = rest[: server.break_after], None
-        self.wfile.write(rest)
+        self.wfile.write(whole[begin:][: server.break_after])
+        server.break_after = None
 
     def log_message(self, *arguments):
         pass
@@ -147,14 +114,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def served(small, tmp_path, monkeypatch):
-    server = Server({f"{name}.gz": gzip.compress(content) for name, content in small[1].items()})
-    monkeypatch.setitem(images.DATASETS, "mnist", replace(images.DATASETS["mnist"], mirrors=(server.url,)))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(images, "PAUSE", 0.01)
-    yield server
-    server.shutdown()
-    server.server_close()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.contents = {f"{name}.gz": gzip.compress(content) for name, content in small[1].items()}
+        server.asked, server.break_after, server.ranges, server.refuse = [], None, True, 0
+        server.url = f"http://127.0.0.1:{server.server_port}/"
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        monkeypatch.setitem(images.DATASETS, "mnist", replace(images.DATASETS["mnist"], mirrors=(server.url,)))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        yield server
+        server.shutdown()
 
 
 def test_download(served, small, tmp_path):

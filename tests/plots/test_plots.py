@@ -1,53 +1,18 @@
-"""Plots: the data of their artists, that no panel is blank, and the files they are written to."""
-
-import copy
-import sys
-import unicodedata
-import xml.etree.ElementTree as ET
+"""Plots: the data of their artists."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 
 from cases import topologies
+from drawn import NETS, draw_weights, part, texts, title
 from examples import examples
-from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology
-from meshnn.plots import (
-    PANELS,
-    animate_lineage,
-    draw_adjacency,
-    draw_graph,
-    draw_history,
-    draw_regions,
-    graph_svg,
-    plot_graph,
-    plot_history,
-    plot_importances,
-    plot_lineage,
-    plot_model,
-    save_figure,
-    style,
-)
+from meshnn import MeshError, Topology
+from meshnn.plots import draw_adjacency, draw_graph, draw_history, draw_regions, save_figure, style
 from meshnn.plots.layout import place_neurons
-from meshnn.plots.save import save_frames
-from meshnn.tables.synthetic import spirals
-from meshnn.training import History, structure, train
 
-NETS = {
-    "mesh": Topology.mesh(2, 5, 2),
-    "self-loops": Topology.mesh(2, 5, 2, self_loops=True),
-    "layered": Topology.layered([4, 8, 6, 3]),
-    "cascade": Topology.cascade(2, 6, 1),
-    "digits": Topology.mesh(64, 32, 10, density=0.2, random_state=0),
-    "loops only": Topology(2, 5, 1, [(h, h) for h in range(3, 8)]),
-    "no hidden": Topology.layered([3, 1]),
-    "no edges": Topology(1, 0, 1, [], bias=False),
-    "edges anywhere": Topology(2, 2, 2, [(0, 1), (3, 0), (5, 6), (6, 5), (5, 3), (3, 4), (6, 6), (0, 6)]),
-}
 TICKS = 3
 
 
@@ -56,64 +21,9 @@ def ax():
     return Figure(figsize=(6, 5), layout="constrained").subplots()
 
 
-def draw_weights(t, seed=0):
-    return np.random.default_rng(seed).standard_normal(t.n_edges)
-
-
-def part(ax, gid):
-    (found,) = [artist for artist in ax.collections if artist.get_gid() == gid]
-    return found
-
-
-def texts(ax):
-    return [text.get_text() for text in ax.texts]
-
-
-def title(ax):
-    return ax.get_title(loc="left")
-
-
-def softmax(z):
-    e = np.exp(z - z.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)
-
-
-def blobs(k):
-    centres = np.random.default_rng(0).uniform(-2, 2, (k, 2))
-    return lambda X: softmax(-3 * ((X[:, None] - centres) ** 2).sum(axis=2))
-
-
-def spiral(X):
-    """Probabilities that look like a classifier of the two spirals."""
-    phase = np.arctan2(X[:, 1], X[:, 0]) + 3 * np.hypot(X[:, 0], X[:, 1])
-    p = 1 / (1 + np.exp(-6 * np.sin(phase)))
-    return np.stack([1 - p, p], axis=1)
-
-
-def history(rows=30):
-    epoch = np.arange(1, rows + 1)
-    loss = np.exp(-epoch / 7)
-    return {
-        "epoch": np.concatenate([epoch, epoch]),
-        "loss": np.concatenate([loss, 2 * loss]),
-        "validation": [None if k % 2 else 1.2 * v for k, v in enumerate([*loss, *loss])],
-        "accuracy": np.concatenate([1 - loss, 1 - loss]),
-        "gradient_norm": np.ones(2 * rows),
-        "restart": [0] * rows + [1] * rows,
-    }
-
-
-def fit(columns, classes, **options):
-    """A small classifier of two restarts."""
-    X, y = spirals(60, random_state=0)
-    X = np.hstack([X, X[:, :1] ** 2])[:, : len(columns)]
-    model = MeshClassifier(hidden=5, solver="adam", max_epochs=8, l2=0.0, n_restarts=2, random_state=0, **options)
-    return model.fit(pd.DataFrame(X, columns=columns), np.array(classes)[y])
-
-
-@pytest.fixture(scope="module")
-def model():
-    return fit(["left", "right"], ["no", "yes"])
+def slope(X):
+    """Probabilities of two classes, the first on the right."""
+    return np.stack([X[:, 0], 1 - X[:, 0]], axis=1)
 
 
 # -- positions of neurons ----------------------------------------------------------------------------------------
@@ -130,10 +40,9 @@ def test_neurons_do_not_overlap(name):
 
 def test_large_nets_are_placed_within_the_picture():
     t = Topology.mesh(784, 1000, 50, density=0.001, random_state=0)
-    places = place_neurons(t, width=1.4)
-    assert (places.xy.min(axis=0) > [-0.15, -0.1]).all()
-    assert (places.xy.max(axis=0) < [1.55, 1.1]).all()
-    assert len(np.unique(places.xy.round(6), axis=0)) == t.n_neurons
+    xy = place_neurons(t, width=1.4).xy
+    assert ((xy > [-0.15, -0.1]) & (xy < [1.55, 1.1])).all()
+    assert len(np.unique(xy.round(6), axis=0)) == t.n_neurons
 
 
 # -- the graph ---------------------------------------------------------------------------------------------------
@@ -169,9 +78,8 @@ def test_colours_are_signs_and_widths_are_sizes(ax):
     assert colours == [style.FAINT, style.POSITIVE, style.POSITIVE, style.NEGATIVE]  # weakest first
     assert (np.diff(edges.get_linewidths()) > 0).all()
     assert (np.diff(edges.get_colors()[:, 3]) > 0).all()
-    starts = [segment[0].tolist() for segment in edges.get_segments()]
-    want = place_neurons(t).xy  # heights do not depend on the width
-    assert [y for _, y in starts] == pytest.approx(want[[2, 0, 3, 1], 1].tolist())
+    heights = [segment[0][1] for segment in edges.get_segments()]
+    assert heights == pytest.approx(place_neurons(t).xy[[2, 0, 3, 1], 1].tolist())
 
 
 def test_two_way_edges_part_and_loops_stay_at_their_neuron(ax):
@@ -193,8 +101,7 @@ def test_of_many_edges_the_strongest_are_drawn(ax):
     dead = w > 7100  # live ones come first
     draw_graph(ax, t, w, dead=dead)
     assert title(ax) == "Graph: strongest 5,000 of 7,200 edges"
-    edges = part(ax, "edges")
-    assert len(edges.get_segments()) == 5000
+    assert len(part(ax, "edges").get_segments()) == 5000
     assert len(part(ax, "dead edges").get_segments()) == 0
     assert "|weight| = 7.1e+03" in [text.get_text() for text in ax.get_legend().get_texts()]
 
@@ -249,24 +156,24 @@ def test_a_large_matrix_is_binned(ax):
     got = ax.images[0].get_array().filled(np.nan)
     assert title(ax) == "Weights: each cell the strongest of 3 by 3"
     assert got.shape == (302, 302)
-    want = {}
-    for i, j, value in zip(t.src.tolist(), t.dst.tolist(), w.tolist(), strict=True):
-        cell = (i // 3, j // 3)
-        want[cell] = max(want.get(cell, 0.0), value, key=abs)
-    assert int(np.isfinite(got).sum()) == len(want)
-    assert all(got[cell] == value for cell, value in want.items())
+    want = np.zeros((302, 302))
+    np.maximum.at(want, (t.src // 3, t.dst // 3), np.abs(w))
+    np.testing.assert_array_equal(np.nan_to_num(np.abs(got)), want)
+    assert np.isin(got[np.isfinite(got)], w).all()  # with their signs
 
 
 # -- the history -------------------------------------------------------------------------------------------------
 
 
 def test_one_line_a_restart(ax):
-    draw_history(ax, history(), chosen=1)
-    solid = [line for line in ax.lines if line.get_linestyle() == "-"]
-    dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
+    loss, epoch = np.exp(-np.arange(30) / 7), np.arange(1, 31)
+    columns = {"epoch": [*epoch, *epoch], "loss": [*loss, *2 * loss], "restart": [0] * 30 + [1] * 30}
+    columns |= {"validation": [1.0, None] * 30, "accuracy": 1 - np.array([*loss, *loss])}
+    draw_history(ax, columns, chosen=1)
+    solid, dashed = ([line for line in ax.lines if line.get_linestyle() == look] for look in ("-", "--"))
     assert len(solid) == len(dashed) == 2
     assert [line.get_alpha() for line in solid] == [0.25, 1.0]
-    np.testing.assert_array_equal(solid[1].get_ydata(), history()["loss"][30:])
+    np.testing.assert_array_equal(solid[1].get_ydata(), 2 * loss)
     assert ax.get_yscale() == "log"
     (right,) = [other for other in ax.figure.axes if other is not ax]
     assert right.get_ylim() == (0.0, 1.02)
@@ -298,7 +205,7 @@ def test_gaps_and_scales(ax, columns, scale, tmp_path):
 
 
 def test_regions_have_the_colour_of_their_class_and_are_pale_when_unsure(ax):
-    draw_regions(ax, lambda X: np.stack([X[:, 0], 1 - X[:, 0]], axis=1), (0, 1, 0, 1), classes=["left", "right"])
+    draw_regions(ax, slope, (0, 1, 0, 1), classes=["left", "right"])
     picture = ax.images[0].get_array()
     blue, orange = np.array([to_rgba(colour)[:3] for colour in style.CLASSES[:2]])
     for pixel, colour in ((picture[50, -1], blue), (picture[50, 0], orange)):
@@ -311,36 +218,27 @@ def test_regions_have_the_colour_of_their_class_and_are_pale_when_unsure(ax):
     np.testing.assert_allclose(boundary[:, 0], 0.5, atol=1e-3)
 
 
-def test_one_column_is_the_second_class(ax):
-    draw_regions(ax, lambda X: X[:, :1], (0, 1, 0, 1))
+def test_one_column_is_the_second_class_and_a_vector_holds_values(ax):
     other = Figure().subplots()
-    draw_regions(other, lambda X: np.stack([1 - X[:, 0], X[:, 0]], axis=1), (0, 1, 0, 1))
+    draw_regions(ax, lambda X: X[:, :1], (0, 1, 0, 1))
+    draw_regions(other, lambda X: slope(1 - X), (0, 1, 0, 1))
     np.testing.assert_array_equal(ax.images[0].get_array(), other.images[0].get_array())
-
-
-def test_values(ax):
-    draw_regions(ax, lambda X: X[:, 0] + X[:, 1], (0, 1, 0, 1), points=[[0.5, 0.5]], labels=[1.0])
-    assert title(ax) == "Output"
-    assert ax.images[0].get_array().shape == (200, 200)
-    assert part(ax, "points").get_facecolor().shape == (1, 4)
+    values = Figure().subplots()
+    draw_regions(values, lambda X: X.sum(axis=1), (0, 1, 0, 1), points=[[0.5, 0.5]], labels=[1.0])
+    assert title(values) == "Output"
+    assert values.images[0].get_array().shape == (200, 200)
+    assert part(values, "points").get_facecolor().shape == (1, 4)
 
 
 def test_one_class_everywhere_and_answers_that_are_not_numbers(ax):
-    def decide(X):
-        answer = np.tile([0.9, 0.1], (len(X), 1))
-        answer[:100] = np.nan
-        return answer
-
-    draw_regions(ax, decide, (0, 1, 0, 1))
+    draw_regions(ax, lambda X: np.where(X[:, :1] < 0.1, np.nan, [0.9, 0.1]), (0, 1, 0, 1))
     assert np.isfinite(ax.images[0].get_array()).all()
 
 
 def test_points_of_training_and_test(ax):
     points, labels = np.random.default_rng(0).random((30, 2)), np.array(["no", "yes", "maybe"] * 10)
-    decide = blobs(2)
-    draw_regions(
-        ax, decide, (0, 1, 0, 1), classes=["no", "yes"], points=points, labels=labels, test_mask=labels == "yes"
-    )
+    shown = {"points": points, "labels": labels, "test_mask": labels == "yes"}
+    draw_regions(ax, slope, (0, 1, 0, 1), classes=["no", "yes"], **shown)
     assert len(part(ax, "points").get_offsets()) == 20
     assert len(part(ax, "test points").get_offsets()) == 10
     colours = {to_hex(colour) for colour in part(ax, "points").get_facecolor()}
@@ -351,27 +249,27 @@ def test_points_of_training_and_test(ax):
 
 @pytest.mark.parametrize("labels", [np.array([0, 1]), np.array(["a", "b"])])
 def test_labels_are_numbers_or_names(ax, labels):
-    draw_regions(ax, spiral, (0, 1, 0, 1), classes=["a", "b"], points=[[0, 0], [1, 1]], labels=labels)
+    draw_regions(ax, slope, (0, 1, 0, 1), classes=["a", "b"], points=[[0, 0], [1, 1]], labels=labels)
     want = [tuple(0.8 * v for v in to_rgba(colour)[:3]) for colour in style.CLASSES[:2]]
     np.testing.assert_allclose(part(ax, "points").get_facecolor()[:, :3], want)
 
 
 @pytest.mark.parametrize(
-    ("decide", "bounds", "more", "message"),
+    ("change", "message"),
     [
-        (spiral, (1, 0, 0, 1), {}, r"got \(1, 0, 0, 1\)"),
-        (spiral, (0, np.nan, 0, 1), {}, "bounds must be"),
-        (lambda X: X[:7], (0, 1, 0, 1), {}, r"40000 .* got shape \(7, 2\)"),
-        (lambda X: X[:, 0] * np.nan, (0, 1, 0, 1), {}, "finite"),
-        (spiral, (0, 1, 0, 1), {"classes": ["one"]}, "classes must be 2 names, got 1"),
-        (spiral, (0, 1, 0, 1), {"points": [[1.0]]}, r"points .* got \(1, 1\)"),
-        (spiral, (0, 1, 0, 1), {"points": [[1, 1]], "labels": [0, 1]}, r"labels must have shape \(1,\)"),
-        (spiral, (0, 1, 0, 1), {"points": [[1, 1]], "test_mask": [1]}, "test_mask .* int64"),
+        ({"bounds": (1, 0, 0, 1)}, r"got \(1, 0, 0, 1\)"),
+        ({"bounds": (0, np.nan, 0, 1)}, "bounds"),
+        ({"decide": lambda X: X[:7]}, r"\(7, 2\)"),
+        ({"decide": lambda X: X[:, 0] * np.nan}, "finite"),
+        ({"classes": ["one"]}, "classes"),
+        ({"points": [[1.0]]}, r"points .* got \(1, 1\)"),
+        ({"points": [[1, 1]], "labels": [0, 1]}, "labels"),
+        ({"points": [[1, 1]], "test_mask": [1]}, "test_mask .* int64"),
     ],
 )
-def test_region_refusals(ax, decide, bounds, more, message):
+def test_region_refusals(ax, change, message):
     with pytest.raises(MeshError, match=message):
-        draw_regions(ax, decide, bounds, **more)
+        draw_regions(ax, **{"decide": slope, "bounds": (0, 1, 0, 1)} | change)
 
 
 # -- names -------------------------------------------------------------------------------------------------------
@@ -389,206 +287,4 @@ def test_region_refusals(ax, decide, bounds, more, message):
     ],
 )
 def test_names_are_shortened(name, want):
-    got = style.shorten(name)
-    assert got == want
-    assert sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in got) <= 14
-
-
-@pytest.mark.slow
-def test_names_of_any_kind_are_drawn_as_they_are(tmp_path):
-    features, classes = ["$x_1^2$", "größe_µm"], ["_hidden $", "中文 \\frac{"]
-    figure = plot_model(fit(features, classes), title="$a_b$ 網.mesh")
-    for ending in ("svg", "png", "pdf"):
-        save_figure(figure, tmp_path / f"net.{ending}", dpi=50)  # no warning about letters that the font lacks
-    graph, _, _, decided = figure.axes[:4]
-    assert {*features, *classes} <= set(texts(graph))
-    assert [decided.get_xlabel(), decided.get_ylabel()] == features
-    assert [text.get_text() for text in decided.get_legend().get_texts()] == classes
-    assert not any(text.get_parse_math() for text in graph.texts if text.get_text() in {*features, *classes})
-
-
-# -- the page ----------------------------------------------------------------------------------------------------
-
-
-def shades(picture, ax):
-    """How much the pixels of a panel vary."""
-    height, width = picture.shape[:2]
-    box = ax.get_position()
-    rows = slice(round((1 - box.y1) * height), round((1 - box.y0) * height))
-    return float(picture[rows, round(box.x0 * width) : round(box.x1 * width), :3].std())
-
-
-@pytest.mark.parametrize("what", PANELS)
-def test_no_panel_is_blank(tmp_path, model, what):
-    figure = plot_model(model, what=what, points=[[0.5, 0.5], [1, 9]], labels=["no", "yes"])
-    save_figure(figure, tmp_path / "net.png", dpi=50)
-    picture = imread(tmp_path / "net.png")
-    panels = [ax for ax in figure.axes if title(ax)]
-    assert len(panels) == (4 if what == "all" else 1)
-    for panel in panels:
-        assert shades(picture, panel) > 0.05, title(panel)
-    if what == "regions":
-        assert panels[0].get_ylim()[1] > 9  # the points are within the picture
-
-
-@pytest.mark.parametrize(
-    ("features", "history", "want"),
-    [
-        (2, True, ["Graph", "Training", "Weights", "Decision regions"]),
-        (3, True, ["Graph", "Weights", "Training"]),
-        (2, False, ["Graph", "Weights", "Decision regions"]),
-        (0, False, ["Graph", "Weights"]),
-    ],
-)
-def test_the_page_has_the_panels_that_apply(model, features, history, want):
-    shown = {0: model.mesh_, 2: model, 3: fit(["a", "b", "c"], [0, 1])}[features]
-    if features and not history:
-        shown = copy.copy(model)
-        shown.history_ = History()
-    figure = plot_model(shown, title="net")
-    assert [title(ax) for ax in figure.axes if title(ax)] == want
-    boxes = [ax.get_position() for ax in figure.axes if title(ax) in want]
-    assert sum(a.overlaps(b) for a in boxes for b in boxes) == len(boxes)  # each with itself only
-    assert max(boxes, key=lambda box: box.width * box.height) is boxes[0]
-
-
-def test_the_page_of_a_mesh():
-    mesh = Mesh(NETS["mesh"], 2, "tanh", random_state=0)
-    assert plot_model(mesh, title="net.mesh").get_suptitle() == "net.mesh: 2-5-2 + bias, 31 of 61 edges live, 2 ticks"
-    assert texts(plot_model(mesh, what="loss").axes[0]) == ["no history in this file"]
-    for wrong, message in (({"what": "everything"}, "'everything'"), ({"what": "regions"}, "two features"),
-                           ({"points": [[0, 0]]}, "two features")):  # fmt: skip
-        with pytest.raises(MeshError, match=message):
-            plot_model(mesh, **wrong)
-
-
-# -- plots of models ---------------------------------------------------------------------------------------------
-
-
-def test_plots_of_a_model_use_given_axes_or_new_ones(ax, model):
-    from matplotlib import pyplot
-
-    for plot in (plot_history, plot_graph, plot_importances):
-        given = Figure().subplots()
-        assert plot(model, given) is given
-        assert title(plot(model)) in ("Training", "Graph", "Importances")
-    pyplot.close("all")
-    assert {"left", "right", "no", "yes"} <= set(texts(plot_graph(model, Figure().subplots())))
-    assert len(part(plot_graph(model.mesh_, Figure().subplots()), "neurons").get_offsets()) == 10
-    lines = plot_history(model, Figure().subplots()).lines
-    assert sorted(len(line.get_xdata()) for line in lines) == [8, 8]  # one per restart
-    for plot in (plot_history, plot_graph, plot_importances):
-        with pytest.raises(MeshError, match="MeshClassifier"):
-            plot(MeshClassifier(), ax)
-
-
-def test_importances_are_sorted_bars_with_names(ax):
-    X = np.random.default_rng(0).standard_normal((80, 3))
-    frame = pd.DataFrame(X, columns=["useless", "weak", "strong $"])
-    model = MeshRegressor(hidden=2, max_epochs=60, random_state=0).fit(frame, X[:, 1] + 4 * X[:, 2])
-    plot_importances(model, ax, most=2)
-    names = [label.get_text() for label in ax.get_yticklabels()]
-    widths = [bar.get_width() for bar in ax.patches]
-    assert names == ["strong $", "weak"]
-    np.testing.assert_allclose(widths, model.feature_importances_[[2, 1]])
-    assert [bar.get_y() for bar in ax.patches] == sorted((bar.get_y() for bar in ax.patches), reverse=True)
-    assert title(ax) == "Importances: 2 of 3 features"
-
-
-@pytest.mark.parametrize("name", [name for name in NETS if name not in ("loops only", "no edges")])
-def test_a_graph_as_svg(name):
-    t = NETS[name]
-    mesh = Mesh(t, TICKS, "tanh", weights=draw_weights(t))
-    text = graph_svg(mesh, width=300, most_edges=t.n_edges)
-    root, space = ET.fromstring(text), "{http://www.w3.org/2000/svg}"
-    assert root.get("width") == "300"
-    assert graph_svg(mesh, most_edges=2).count("<path") == 2
-    assert len(root.findall(f"{space}circle")) == t.n_neurons
-    paths = root.findall(f"{space}path")
-    dotted = [path for path in paths if path.get("stroke-dasharray")]
-    assert (len(paths), len(dotted)) == (t.n_edges, int(mesh.dead_edges().sum()))
-    live = [path.get("stroke") for path in paths if not path.get("stroke-dasharray")]
-    assert live.count(style.POSITIVE) == int((mesh.weights[~mesh.dead_edges()] > 0).sum())
-    for circle in root.findall(f"{space}circle"):
-        assert 0 < float(circle.get("cx")) < 300
-        assert 0 < float(circle.get("cy")) < float(root.get("height"))
-
-
-# -- files -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("what", "ending", "begin"), [("all", "svg", b"<?xml"), ("graph", "pdf", b"%PDF"), ("regions", "PNG", b"\x89PNG")]
-)
-def test_the_same_model_is_the_same_bytes(tmp_path, model, what, ending, begin):
-    figure, anew = plot_model(model, what=what), plot_model(model, what=what)
-    files = [tmp_path / f"{name}.{ending}" for name in ("first", "again", "anew")]
-    for drawn, path in zip((figure, figure, anew), files, strict=True):
-        save_figure(drawn, path, dpi=50)
-    first, again, other = (path.read_bytes() for path in files)
-    assert first == again == other
-    assert first.startswith(begin)
-    assert b"Date" not in first
-    assert b"<text" not in first  # outlines: no font is needed to read an SVG
-    assert sorted(tmp_path.iterdir()) == sorted(files)  # nothing temporary is left
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("net.jpg", r"'\.jpg'"),
-        ("net", "no ending"),
-        ("missing/net.svg", "missing.*directory"),
-        ("folder.svg", "folder.*directory"),
-        ("x" * 300 + ".svg", "long"),
-        ("a\0b.svg", "name"),
-    ],
-)
-def test_paths_that_are_refused(tmp_path, path, message):
-    (tmp_path / "folder.svg").mkdir()
-    with pytest.raises(MeshError, match=message):
-        save_figure(Figure(), tmp_path / path)
-    assert [path.name for path in tmp_path.iterdir()] == ["folder.svg"]
-
-
-# -- without matplotlib ------------------------------------------------------------------------------------------
-
-
-def test_without_matplotlib(monkeypatch, tmp_path, ax, model):
-    t, w = NETS["no hidden"], draw_weights(NETS["no hidden"])
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for use in (
-        lambda: plot_model(model),
-        lambda: plot_graph(model),
-        lambda: draw_graph(ax, t, w),
-        lambda: draw_adjacency(ax, t, w),
-        lambda: draw_history(ax, {}),
-        lambda: draw_regions(ax, spiral, (0, 1, 0, 1)),
-        lambda: save_figure(ax.figure, tmp_path / "net.svg"),
-    ):
-        with pytest.raises(MeshError, match=r"pip install 'meshnn\[plots\]'"):
-            use()
-    assert graph_svg(model).startswith("<svg")
-
-
-def test_lineages_are_drawn(tmp_path):
-    from PIL import Image
-
-    X, y = spirals(80, random_state=0)
-    mesh = Mesh(Topology.mesh(2, 6, 2), ticks=3, activation="tanh", random_state=0)
-    both = [structure.Prune(to=40), structure.Regrow(every=2)]
-    for _ in train(mesh, X, y, structure=both, solver="adam", max_epochs=12, tol=0.0, random_state=0):
-        pass
-    figure = plot_lineage(mesh.lineage_, "net")
-    titles = [ax.get_title(loc="left") for ax in figure.axes]
-    assert titles == ["Before: 78 edges", "After: 40 edges", f"Edges over time: {len(mesh.lineage_.steps)} edits"]
-    save_figure(figure, tmp_path / "a.png")
-    with Image.open(tmp_path / "a.png") as image:
-        assert np.asarray(image.convert("RGB")).std() > 10
-    pictures = animate_lineage(mesh.lineage_, "net")
-    assert len(pictures) == len(mesh.lineage_.steps) + 1
-    save_frames(pictures, tmp_path / "a.gif")
-    assert (tmp_path / "a.gif").stat().st_size > 1000
-    with pytest.raises(MeshError, match="did not change"):
-        plot_lineage(None)
+    assert style.shorten(name) == want

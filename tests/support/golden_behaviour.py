@@ -27,7 +27,8 @@ import scipy.sparse
 
 import meshnn
 from commands import meshnn as command
-from golden import ACTIVATIONS, Values, generator, integers, load, save, uniform
+from golden import ACTIVATIONS, Values, load, save
+from golden_nets import generator, integers, uniform
 from meshnn import Mesh, Topology, training
 from meshnn.errors import MeshError
 from meshnn.export import CLearner, CNet

@@ -18,7 +18,6 @@ from torch import nn
 __all__ = ["encode", "reconstruct", "train_autoencoder"]
 
 Pictures = NDArray[np.uint8]
-BATCH = 128
 
 
 def _net() -> Any:
@@ -50,7 +49,7 @@ def train_autoencoder(pictures: Pictures, epochs: int, seed: int, tell: Callable
         for epoch in range(1, epochs + 1):
             total = 0.0
             order: Any = torch.randperm(len(x))
-            for rows in order.split(BATCH):
+            for rows in order.split(128):
                 batch = x[rows]
                 loss = ((net(batch) - batch) ** 2).mean()
                 optimizer.zero_grad()

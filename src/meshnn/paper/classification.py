@@ -8,28 +8,16 @@ from typing import Any
 import numpy as np
 
 from meshnn.paper import recipes
-from meshnn.paper.drawing import Bounds, canvas, draw_means, film, label
-from meshnn.paper.experiment import (
-    Experiment,
-    Figure,
-    Mean,
-    Numbers,
-    PaperTable,
-    Parameters,
-    Record,
-    TrialOptions,
-    accuracy,
-    grid,
-    grouped,
-)
+from meshnn.paper.drawing import canvas, draw_means, label
+from meshnn.paper.experiment import Experiment, Figure, Json, Mean, PaperTable, TrialOptions, accuracy, grid, grouped
 from meshnn.paper.sets import SETS, iris_split
 from meshnn.plots import draw_regions, style
-from meshnn.plots.save import save_frames
+from meshnn.plots.save import as_picture, save_frames
 
 # -- synthetic ---------------------------------------------------------------------------------------------------
 
 
-def _synthetic_run(parameters: Parameters, options: TrialOptions) -> Numbers:
+def _synthetic_run(parameters: Json, options: TrialOptions) -> Json:
     chosen, seed = SETS[parameters["set"]], options.seed + parameters["trial"]
     split = chosen.split(options.protocol, seed)
     if options.protocol == "paper":
@@ -43,7 +31,7 @@ def _synthetic_run(parameters: Parameters, options: TrialOptions) -> Numbers:
     return numbers
 
 
-def _synthetic_tables(records: list[Record]) -> list[PaperTable]:
+def _synthetic_tables(records: list[Json]) -> list[PaperTable]:
     rows = []
     for name, found in grouped(records, "set").items():
         worst = min(r["numbers"]["accuracy"] for r in found)
@@ -56,17 +44,15 @@ def _synthetic_tables(records: list[Record]) -> list[PaperTable]:
     return [PaperTable(title, headings, rows)]
 
 
-def _synthetic_draw(records: list[Record], folder: Path) -> list[Figure]:
+def _synthetic_draw(records: list[Json], folder: Path) -> list[Figure]:
     figures = []
-    for record in records:
-        net = record["numbers"].get("net")
-        if net is None:
-            continue
-        name = record["parameters"]["set"]
+    for record in (record for record in records if "net" in record["numbers"]):
+        net, name = record["numbers"]["net"], record["parameters"]["set"]
         title = f"{SETS[name].title}: test accuracy {record['numbers']['accuracy']:.3f}, {net['hidden']} hidden neurons"
         for grey in (False, True):
             path = folder / f"regions-{name}{'-grey' if grey else ''}.png"
-            _draw_regions(net, title, path, grey)
+            with canvas(path, (6.4, 5.0)) as panels:
+                _draw_net(panels[0, 0], net, None, title, test=True, grey=grey)
             shown = ", as printed" if grey else ""
             figures.append(Figure(path, f"{title}. Decision regions, training and test points{shown}."))
         path = folder / f"learning-{name}.gif"
@@ -75,30 +61,31 @@ def _synthetic_draw(records: list[Record], folder: Path) -> list[Figure]:
     return figures
 
 
-def _draw_regions(net: dict[str, Any], title: str, path: Path, grey: bool) -> None:
-    points, labels = np.array(net["points"]), np.array(net["labels"])
-    test = np.arange(len(points)) >= net["n_train"]
-    with canvas(path, (6.4, 5.0)) as panels:
-        ax, decide = panels[0, 0], recipes.decide(net)
-        draw_regions(ax, decide, _bounds(net), points=points, labels=labels, test_mask=test, grey=grey)
-        style.panel_title(ax, title)
-
-
-def _draw_film(net: dict[str, Any], title: str, path: Path) -> None:
-    kept, n = net["frames"], net["n_train"]
-    frames = [
-        (recipes.decide(net, weights), f"{title}, epoch {epoch}, loss {loss:.3g}")
-        for epoch, loss, weights in zip(kept["epoch"], kept["loss"], kept["weights"], strict=True)
-    ]
-    save_frames(film(frames, _bounds(net), net["points"][:n], net["labels"][:n]), path)
-
-
-def _bounds(net: dict[str, Any]) -> Bounds:
-    """All points, and some room around them."""
-    points = np.array(net["points"])
+def _draw_net(ax: Any, net: Json, weights: list[float] | None, title: str, test: bool, grey: bool = False) -> None:
+    """Draw the decision regions of a net with the training points, and the test points if asked for."""
+    points, of_test = np.array(net["points"]), np.arange(len(net["points"])) >= net["n_train"]
     room = 0.06 * np.ptp(points, axis=0)
     (left, bottom), (right, top) = (points.min(axis=0) - room).tolist(), (points.max(axis=0) + room).tolist()
-    return left, right, bottom, top
+    shown = {"points": points, "labels": np.array(net["labels"]), "test_mask": of_test}
+    if not test:
+        shown = {name: values[~of_test] for name, values in shown.items()}
+    draw_regions(ax, recipes.decide(net, weights), (left, right, bottom, top), grey=grey, **shown)
+    style.panel_title(ax, title)
+
+
+def _draw_film(net: Json, title: str, path: Path) -> None:
+    from matplotlib.figure import Figure as Canvas
+
+    pictures, kept = [], net["frames"]
+    with style.clean_style():
+        figure = Canvas(figsize=(4.6, 4.2), dpi=80)
+        for epoch, loss, weights in zip(kept["epoch"], kept["loss"], kept["weights"], strict=True):
+            figure.clear()
+            ax = figure.add_axes((0.02, 0.02, 0.86, 0.9))
+            ax.set_axis_off()
+            _draw_net(ax, net, weights, f"{title}, epoch {epoch}, loss {loss:.3g}", test=False)
+            pictures.append(as_picture(figure))
+    save_frames(pictures, path)
 
 
 # -- spirals-hidden -----------------------------------------------------------------------------------------------
@@ -107,41 +94,37 @@ def _bounds(net: dict[str, Any]) -> Bounds:
 SPIRALS = {5: (0.75, 0.079), 7: (0.95, 0.029), 10: (0.94, 0.039), 13: (0.95, 0.026), 15: (0.99, 0.011)}
 
 
-def _spirals_plan(options: TrialOptions) -> list[Parameters]:
+def _spirals_plan(options: TrialOptions) -> list[Json]:
     ways = recipes.PROTOCOLS if options.protocol == "ours" else ("paper",)
     return grid(way=ways, hidden=SPIRALS, trial=range(options.trials))
 
 
-def _spirals_run(parameters: Parameters, options: TrialOptions) -> Numbers:
+def _spirals_run(parameters: Json, options: TrialOptions) -> Json:
     seed, way = options.seed + parameters["trial"], parameters["way"]
     split = SETS["spirals"].split("paper" if way == "paper" else "ours", seed)
     how = recipes.PROTOCOLS[way][1] | {"hidden": parameters["hidden"], "random_state": seed}
     return recipes.fitted(split, how)[1]
 
 
-def _spirals_means(records: list[Record]) -> dict[str, dict[int, Mean]]:
+def _spirals_means(records: list[Json]) -> dict[str, dict[int, Mean]]:
     return {
         way: {hidden: accuracy(trials) for hidden, trials in grouped(found, "hidden").items()}
         for way, found in grouped(records, "way").items()
     }
 
 
-def _spirals_tables(records: list[Record]) -> list[PaperTable]:
+def _spirals_tables(records: list[Json]) -> list[PaperTable]:
     means = _spirals_means(records)
     rows = [
-        (
-            str(hidden),
-            f"{SPIRALS[hidden][0]:.2f} ± {SPIRALS[hidden][1]:.3f}",
-            *(str(means[way][hidden]) for way in means),
-        )
-        for hidden in SPIRALS
+        (str(hidden), f"{value:.2f} ± {half:.3f}", *(str(found[hidden]) for found in means.values()))
+        for hidden, (value, half) in SPIRALS.items()
     ]
     trials = max(mean.trials for found in means.values() for mean in found.values())
     title = f"Spirals: test accuracy against hidden neurons, mean and 95% interval of {trials} trials"
     return [PaperTable(title, ("hidden", "paper's table", *(recipes.PROTOCOLS[way][0] for way in means)), rows)]
 
 
-def _spirals_draw(records: list[Record], folder: Path) -> list[Figure]:
+def _spirals_draw(records: list[Json], folder: Path) -> list[Figure]:
     path = folder / "accuracy.png"
     lines = {"paper's table": {h: Mean(v, half, 0.0, 10) for h, (v, half) in SPIRALS.items()}}
     lines |= {recipes.PROTOCOLS[way][0]: found for way, found in _spirals_means(records).items()}
@@ -164,7 +147,7 @@ def _spirals_draw(records: list[Record], folder: Path) -> list[Figure]:
 # -- iris ---------------------------------------------------------------------------------------------------------
 
 
-def _iris_run(parameters: Parameters, options: TrialOptions) -> Numbers:
+def _iris_run(parameters: Json, options: TrialOptions) -> Json:
     trial = parameters["trial"]
     split = iris_split(options.protocol, options.seed, trial)
     how = recipes.PROTOCOLS["paper"][1] if options.protocol == "paper" else recipes.PROTOCOLS["lm"][1]
@@ -173,7 +156,7 @@ def _iris_run(parameters: Parameters, options: TrialOptions) -> Numbers:
     return numbers | {"curve": watch.curve()}
 
 
-def _iris_tables(records: list[Record]) -> list[PaperTable]:
+def _iris_tables(records: list[Json]) -> list[PaperTable]:
     mean = accuracy(records)
     three = 3 * mean.deviation / np.sqrt(mean.trials)
     worst = min(r["numbers"]["accuracy"] for r in records)
@@ -182,7 +165,7 @@ def _iris_tables(records: list[Record]) -> list[PaperTable]:
     return [PaperTable("Iris, 10 hidden neurons", headings, [row])]
 
 
-def _iris_draw(records: list[Record], folder: Path) -> list[Figure]:
+def _iris_draw(records: list[Json], folder: Path) -> list[Figure]:
     path = folder / "learning.png"
     losses = {"loss": ("training loss", style.POSITIVE)}
     rates = {"train_accuracy": ("training", style.POSITIVE), "test_accuracy": ("test", style.NEGATIVE)}
@@ -199,15 +182,11 @@ def _iris_draw(records: list[Record], folder: Path) -> list[Figure]:
     return [Figure(path, "Iris: loss and accuracy while learning; a run that has stopped keeps its last values.")]
 
 
-def _band(records: list[Record], name: str) -> tuple[Any, Any, Any, Any]:
-    """Epochs, lower end, mean and upper end over the runs."""
-    curves = [r["numbers"]["curve"] for r in records]
-    epochs = sorted({epoch for curve in curves for epoch in curve["epoch"]})
-    values = []
-    for curve in curves:
-        at = np.searchsorted(curve["epoch"], epochs, side="right") - 1
-        values.append(np.array([np.nan if v is None else v for v in curve[name]])[np.maximum(at, 0)])
-    stacked = np.array(values)
+def _band(records: list[Json], name: str) -> tuple[Any, Any, Any, Any]:
+    """Return epochs, lower end, mean and upper end over the runs; a run that stopped keeps its last value."""
+    curves = [np.array(r["numbers"]["curve"][name], np.float64) for r in records]
+    epochs = np.arange(1, max(map(len, curves)) + 1)
+    stacked = np.array([np.pad(curve, (0, len(epochs) - len(curve)), "edge") for curve in curves])
     middle = stacked.mean(axis=0)
     half = 3 * stacked.std(axis=0, ddof=1) / np.sqrt(len(stacked)) if len(stacked) > 1 else 0 * middle
     low, high = middle - half, middle + half
@@ -216,41 +195,34 @@ def _band(records: list[Record], name: str) -> tuple[Any, Any, Any, Any]:
     return epochs, np.maximum(low, 0.0), middle, np.minimum(high, 1.0)
 
 
-EXPERIMENTS = (
+experiments = (
     Experiment(
         "synthetic", "Synthetic data sets", lambda options: grid(set=SETS, trial=range(options.trials)),
         _synthetic_run, _synthetic_tables, _synthetic_draw,
         remarks=(
             "Ours: the default estimator (Levenberg-Marquardt, tanh, identity outputs) at 3 ticks with 5 hidden "
-            "neurons (spirals: 10), the best of 3 starts by training loss; shuffled, stratified 70/30, features "
-            "standardised.",
-            "The paper reports 100% on all sets with 5 hidden neurons, and 0.94 on the spirals with 10 in another "
-            "table.",
-            "The paper's protocol ends lower: with ReLU on the outputs, an output that is 0 for all samples has no "
-            "gradient and stays so; 1000 full-batch steps at rate 0.001 are too few; and the reference tests the "
-            "spirals on one class only, of which it has seen less than half.",
+            "neurons (spirals: 10), the best of 3 starts by training loss; stratified 70/30, features standardised.",
+            "The paper reports 100% on all sets with 5 hidden neurons; in another table 0.94 on spirals with 10.",
+            "The paper's protocol ends lower: a ReLU output that is 0 for all samples has no gradient; 1000 "
+            "full-batch steps at rate 0.001 are too few; and the reference tests the spirals on one class only.",
         ),
     ),
     Experiment(
         "spirals-hidden", "Spirals against hidden neurons", _spirals_plan, _spirals_run, _spirals_tables, _spirals_draw,
         remarks=(
-            "The paper's protocol: ReLU everywhere, Adam at 0.001, 1000 full-batch epochs, 3 ticks as in the "
-            "reference, and the reference's split, which tests on points of one class only. Its numbers are printed "
-            "as measured; they do not come near the paper's table, most of all since the class it tests is the one it"
-            " has seen least of.",
-            "Ours: tanh, identity outputs, shuffled and stratified split, standardised features; Adam with "
-            "mini-batches of 64 and a cosine rate from 0.02 for 600 epochs, or the default Levenberg-Marquardt.",
+            "The paper's protocol: ReLU everywhere, Adam at 0.001, 1000 full-batch epochs, 3 ticks and the split of "
+            "the reference, which tests on one class only, the one seen least: far from the paper's table.",
+            "Ours: tanh, identity outputs, stratified split, standardised features; Adam with mini-batches of 64 and "
+            "a cosine rate from 0.02 for 600 epochs, or the default Levenberg-Marquardt.",
         ),
     ),
     Experiment(
         "iris", "Iris", lambda options: grid(trial=range(options.trials)), _iris_run, _iris_tables, _iris_draw,
         quick_trials=3,
         remarks=(
-            "Ours: the default estimator with 10 hidden neurons and 3 ticks on the first splits of "
-            "StratifiedShuffleSplit (105 flowers to learn from, 45 to test on). How hard ten splits are differs by "
-            "more than methods do: see the benchmarks page for other draws.",
-            "The paper's protocol trains with ReLU outputs, which die, and tests on 40 of 45 flowers like its "
-            "reference.",
+            "Ours: the default estimator with 10 hidden neurons and 3 ticks on the first splits (105 to train, 45 to "
+            "test) of StratifiedShuffleSplit. Splits differ more than methods do: see the benchmarks page.",
+            "The paper's protocol has ReLU outputs, which die, and tests on 40 of 45 flowers like its reference.",
         ),
     ),
 )  # fmt: skip

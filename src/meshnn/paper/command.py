@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.markdown import Markdown
+from typer import Argument, Option
 
-from meshnn.arguments import known, whole_number
-from meshnn.cli.output import print_json, progress
+from meshnn.arguments import known
+from meshnn.cli.output import print_json, print_lines, progress
 from meshnn.errors import MeshError
+
+Protocol = Literal["ours", "paper"]
 
 
 def reproduce(
     name: Annotated[
-        str,
-        typer.Argument(
-            help="equivalence, synthetic, spirals-hidden, iris, images, connections; report; or all of them: all.",
-            show_default=False,
-        ),
+        str, Argument(help="equivalence, synthetic, spirals-hidden, iris, images, connections, report or all.")
     ],
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder of the results; by default results/paper, or results/quick.", show_default=False
-        ),
+        Path | None, Option("-o", "--out", help="Folder; by default results/paper or results/quick.")
     ] = None,
-    trials: Annotated[
-        int | None, typer.Option("--trials", help="Number of trials; by default as in the paper.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of data, splits and weights.")] = 0,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Parallel trials; by default one per core.")] = None,
-    protocol: Annotated[
-        Literal["ours", "paper"] | None,
-        typer.Option("--protocol", help="Protocol; ours by default, and `all` runs both where that is quick."),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Run few trials, as a preview.")] = False,
-    backend: Annotated[
-        str,
-        typer.Option("--backend", help="Backend of joblib: loky, dask or ray; dask:ADDRESS for an existing cluster."),
-    ] = "loky",
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="Folder with the image files; by default $MESHNN_DATA, the cache, or a download."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
+    trials: Annotated[int | None, Option(help="Number of trials; by default as in the paper.", min=1)] = None,
+    seed: Annotated[int, Option(help="Seed of data, splits and weights.", min=0, max=2**31)] = 0,
+    jobs: Annotated[int | None, Option("-j", "--jobs", help="Parallel trials; by default one per core.", min=1)] = None,
+    protocol: Annotated[Protocol | None, Option(help="By default ours; `all` runs both where that is quick.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Run few trials, as a preview.")] = False,
+    backend: Annotated[str, Option(help="Backend of joblib: loky, or dask, or dask:ADDRESS for a cluster.")] = "loky",
+    data: Annotated[Path | None, Option(help="Folder of the images; by default $MESHNN_DATA or a download.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
     """Run the paper's experiments, and make tables and figures from the saved results.
 
@@ -62,15 +47,12 @@ def reproduce(
 
       meshnn reproduce all --out results/paper
     """
-    from meshnn.paper.experiment import TrialOptions
+    from meshnn.paper.experiment import TrialOptions, markdown
     from meshnn.paper.report import write_report
     from meshnn.paper.runner import EXPERIMENTS, run
 
     known("experiment", name, (*EXPERIMENTS, "report", "all"))
-    if trials is not None:
-        whole_number("--trials", trials)
-    whole_number("--seed", seed, least=0, most=2**31)
-    jobs = whole_number("--jobs", jobs) if jobs is not None else os.cpu_count() or 1
+    jobs = jobs or os.cpu_count() or 1
     out = out or Path("results/quick" if quick else "results/paper")
     if out.exists() and not out.is_dir():
         raise MeshError(f"--out: {out} is a file; name a folder")
@@ -85,18 +67,19 @@ def reproduce(
                 with progress(one) as tell:
                     outcome = run(EXPERIMENTS[one], options, out, jobs, backend, tell)
             except KeyboardInterrupt:
-                _say("meshnn: interrupted; the trials that were done are saved, run the same command to go on", "red")
+                print_lines("meshnn: interrupted; the same command does the missing trials", stderr=True, style="red")
                 raise typer.Exit(130) from None
             except MeshError as error:
                 if name != "all":
                     raise
                 failed.append(f"{one}: {error}")
-                _say(f"meshnn: {one}: {error}", "red")
+                print_lines(f"meshnn: {one}: {error}", stderr=True, style="red")
                 continue
             printed[outcome.folder.name] = [table._asdict() for table in outcome.tables]
             if not as_json:
-                _show(outcome.tables)
-                _say(f"{outcome.folder / 'results.json'}, table.md, {len(outcome.figures)} figures")
+                Console(width=None if sys.stdout.isatty() else 160).print(Markdown(markdown(outcome.tables)))
+                files = f"{outcome.folder / 'results.json'}, table.md, {len(outcome.figures)} figures"
+                print_lines(files, stderr=True)
     if as_json:
         print_json(printed)
     if name in ("report", "all") and (name == "report" or printed):
@@ -104,18 +87,3 @@ def reproduce(
         typer.echo(f"report written to {path.resolve()}", err=as_json)
     if failed:
         raise typer.Exit(2)
-
-
-def _say(text: str, style: str | None = None) -> None:
-    Console(stderr=True).print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def _show(tables: Any) -> None:
-    console = Console(width=None if Console().is_terminal else 160)  # lines in a file are not wrapped
-    for rows in tables:
-        table = Table(*rows.headings, title=rows.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for row in rows.rows:
-            table.add_row(*row)
-        console.print(table)
-        for note in rows.notes:
-            console.print(note, highlight=False)

@@ -1,20 +1,16 @@
-"""What the figures share: a canvas that is saved at the end, labels, lines with intervals, a film."""
+"""What the figures share: a canvas that is saved at the end, labels, lines with intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from meshnn.paper.experiment import Mean
-from meshnn.plots import draw_regions, save_figure, style
-from meshnn.plots.save import Picture, as_picture
-
-Bounds = tuple[float, float, float, float]
+from meshnn.plots import save_figure, style
 
 
 @contextmanager
@@ -40,25 +36,3 @@ def draw_means(ax: Any, x: Sequence[float], means: Sequence[Mean], **look: Any) 
     values, halves = np.array([m.value for m in means]), np.nan_to_num([m.half_width for m in means])
     ends = [np.minimum(halves, values), np.minimum(halves, 1 - values)]
     ax.errorbar(x, values, yerr=ends, **look)
-
-
-def film(
-    frames: Iterable[tuple[Callable[[NDArray[np.float64]], ArrayLike], str]],
-    bounds: Bounds,
-    points: ArrayLike,
-    labels: ArrayLike,
-) -> list[Picture]:
-    """Return pictures of decision regions, of functions as for `draw_regions` with titles."""
-    from matplotlib.figure import Figure
-
-    pictures = []
-    with style.clean_style():
-        figure = Figure(figsize=(4.6, 4.2), dpi=80)
-        for decide, title in frames:
-            figure.clear()
-            ax = figure.add_axes((0.02, 0.02, 0.86, 0.9))
-            ax.set_axis_off()
-            draw_regions(ax, decide, bounds, points=points, labels=labels)
-            style.panel_title(ax, title)
-            pictures.append(as_picture(figure))
-    return pictures

@@ -7,23 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from meshnn.paper.drawing import canvas, label
-from meshnn.paper.experiment import (
-    Experiment,
-    Figure,
-    Numbers,
-    PaperTable,
-    Parameters,
-    Record,
-    TrialOptions,
-    grid,
-    grouped,
-)
+from meshnn.paper.experiment import Experiment, Figure, Json, PaperTable, TrialOptions, grid, grouped
 from meshnn.plan import METHODS
 from meshnn.plots import style
 from meshnn.verify import TOLERANCE, ErrorInterval, VerifyReport, compare, references
 
 
-def _run(parameters: Parameters, options: TrialOptions) -> Numbers:
+def _run(parameters: Json, options: TrialOptions) -> Json:
     dtype, ticks, tests = parameters["dtype"], parameters["ticks"], parameters["tests"]
     found = list(compare(dtype, ticks, tests, options.seed, "relu", parameters["reference"]))
     return {
@@ -33,7 +23,7 @@ def _run(parameters: Parameters, options: TrialOptions) -> Numbers:
     }
 
 
-def _tables(records: list[Record]) -> list[PaperTable]:
+def _tables(records: list[Json]) -> list[PaperTable]:
     rows = []
     for record in records:
         numbers, dtype, ticks = record["numbers"], record["parameters"]["dtype"], record["parameters"]["ticks"]
@@ -54,7 +44,7 @@ def _tables(records: list[Record]) -> list[PaperTable]:
     return [PaperTable(title, headings, rows)]
 
 
-def _draw(records: list[Record], folder: Path) -> list[Figure]:
+def _draw(records: list[Json], folder: Path) -> list[Figure]:
     path = folder / "differences.png"
     with canvas(path, (9.0, 3.8), columns=2) as panels:
         for ax, (dtype, found) in zip(panels[0], grouped(records, "dtype").items(), strict=True):
@@ -74,7 +64,7 @@ def _draw(records: list[Record], folder: Path) -> list[Figure]:
     return [Figure(path, "Differences of states and gradients to the reference.")]
 
 
-EXPERIMENT = Experiment(
+experiment = Experiment(
     "equivalence", "Numerical equivalence",
     lambda options: grid(reference=references()[:1], dtype=TOLERANCE, ticks=range(1, 6), tests=[options.trials]), _run,
     _tables, _draw, version=2, trials=100, quick_trials=10,

@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-#: Parameters of one trial; its numbers, anything that JSON can hold; and a saved trial with its key and seconds.
-Parameters = dict[str, Any]
-Numbers = dict[str, Any]
-Record = dict[str, Any]
+#: Parameters of a trial, its numbers, or a saved trial with both, its key and its seconds.
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -56,10 +54,10 @@ class Experiment:
 
     name: str
     title: str
-    plan: Callable[[TrialOptions], list[Parameters]]
-    run: Callable[[Parameters, TrialOptions], Numbers]
-    tables: Callable[[list[Record]], list[PaperTable]]
-    draw: Callable[[list[Record], Path], list[Figure]]
+    plan: Callable[[TrialOptions], list[Json]]
+    run: Callable[[Json, TrialOptions], Json]
+    tables: Callable[[list[Json]], list[PaperTable]]
+    draw: Callable[[list[Json], Path], list[Figure]]
     version: int = 1  # increased when the same options give other numbers
     trials: int = 10
     quick_trials: int = 2
@@ -69,7 +67,7 @@ class Experiment:
     quick_note: str = ""  # what a quick run omits besides trials
 
 
-def grid(**axes: Iterable[Any]) -> list[Parameters]:
+def grid(**axes: Iterable[Any]) -> list[Json]:
     """Return the parameters of a trial for every combination of values.
 
     >>> [key_of(parameters) for parameters in grid(set=["moons", "blobs"], trial=range(2))]
@@ -78,7 +76,7 @@ def grid(**axes: Iterable[Any]) -> list[Parameters]:
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
-def key_of(parameters: Parameters) -> str:
+def key_of(parameters: Json) -> str:
     """Return the name of a trial: the values of its parameters."""
     return "/".join(map(str, parameters.values()))
 
@@ -111,16 +109,16 @@ class Mean(NamedTuple):
         return f"{self.value:.4f}" if math.isnan(self.half_width) else f"{self.value:.4f} ± {self.half_width:.4f}"
 
 
-def grouped(records: Iterable[Record], *names: str) -> dict[Any, list[Record]]:
+def grouped(records: Iterable[Json], *names: str) -> dict[Any, list[Json]]:
     """Group records by a parameter, or by tuples of several, in the order of their first values."""
-    groups: dict[Any, list[Record]] = {}
+    groups: dict[Any, list[Json]] = {}
     for record in records:
         values = tuple(record["parameters"][name] for name in names)
         groups.setdefault(values if len(names) > 1 else values[0], []).append(record)
     return groups
 
 
-def accuracy(records: Iterable[Record]) -> Mean:
+def accuracy(records: Iterable[Json]) -> Mean:
     """Return the mean accuracy over trials."""
     return Mean.of(record["numbers"]["accuracy"] for record in records)
 

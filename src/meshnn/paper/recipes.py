@@ -14,12 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 from meshnn.errors import MeshError, TrainingInterrupted
 from meshnn.estimators import MeshClassifier
 from meshnn.mesh import Mesh
+from meshnn.paper.experiment import Json
 from meshnn.paper.sets import Split
 from meshnn.topology import Topology
 from meshnn.training import Adam
 
 #: Titles and parameters of estimators, by protocol.
-PROTOCOLS: dict[str, tuple[str, dict[str, Any]]] = {
+PROTOCOLS: dict[str, tuple[str, Json]] = {
     # ReLU on all units, the outputs too; Adam, rate 0.001, 1000 epochs "with batch method", features as they are; three
     # transitions, as in the reference's notebooks
     "paper": ("the paper's protocol", {
@@ -55,15 +56,12 @@ class Recorder:
 
     def curve(self) -> dict[str, list[float]]:
         """Return epochs, losses and accuracies of the best restart."""
-        assert self.model is not None
-        kept = [row for row in self.rows if row[0] == self.model.best_restart_]
         names = ("epoch", "loss", "train_accuracy", "test_accuracy")
-        return {name: [_round(row[k + 1]) for row in kept] for k, name in enumerate(names)}
+        return {name: [_round(self.rows[k][n]) for k in self._kept()] for n, name in enumerate(names, start=1)}
 
-    def frames(self, most: int = 48) -> dict[str, Any]:
+    def frames(self, most: int = 48) -> Json:
         """Return weights of the best restart, at up to `most` epochs that are closer together at the beginning."""
-        assert self.model is not None
-        kept = [k for k, row in enumerate(self.rows) if row[0] == self.model.best_restart_]
+        kept = self._kept()
         chosen = np.unique(np.geomspace(1, len(kept), most).round().astype(int)) - 1
         at = [kept[k] for k in chosen]
         return {
@@ -71,6 +69,11 @@ class Recorder:
             "loss": [_round(self.rows[k][2]) for k in at],
             "weights": [[_round(w) for w in self.weights[k]] for k in at],
         }
+
+    def _kept(self) -> list[int]:
+        """Return the rows of the best restart."""
+        assert self.model is not None
+        return [k for k, row in enumerate(self.rows) if row[0] == self.model.best_restart_]
 
 
 def _round(value: float) -> float:
@@ -103,9 +106,7 @@ def classifier(output_activation: str = "identity", **options: Any) -> MeshClass
     return MeshClassifier(mesh=make, **options)
 
 
-def fitted(
-    split: Split, options: dict[str, Any], watch: Recorder | None = None
-) -> tuple[MeshClassifier, dict[str, Any]]:
+def fitted(split: Split, options: Json, watch: Recorder | None = None) -> tuple[MeshClassifier, Json]:
     """Return a trained classifier, and the numbers that every experiment saves."""
     model = classifier(n_jobs=1, **options)
     if watch is not None:
@@ -121,7 +122,7 @@ def fitted(
     return model, numbers_of(model, split) | {"epochs": int(model.n_iter_), "solver": model.solver_, "note": note}
 
 
-def numbers_of(model: MeshClassifier, data: Any) -> dict[str, Any]:
+def numbers_of(model: MeshClassifier, data: Any) -> Json:
     """Return the numbers of a trained net; data have X, y, test_X and test_y."""
     n_edges = model.mesh_.topology.n_edges
     return {
@@ -134,7 +135,7 @@ def numbers_of(model: MeshClassifier, data: Any) -> dict[str, Any]:
     }
 
 
-def sample(model: MeshClassifier, split: Split, watch: Recorder) -> dict[str, Any]:
+def sample(model: MeshClassifier, split: Split, watch: Recorder) -> Json:
     """Return what is needed to draw the decision regions of a net of two features, after and during training."""
     mesh, scaling = model.mesh_, model.preprocessing_.scaling
     t = mesh.topology
@@ -155,7 +156,7 @@ def sample(model: MeshClassifier, split: Split, watch: Recorder) -> dict[str, An
     }
 
 
-def decide(net: dict[str, Any], weights: list[float] | None = None) -> Callable[[NDArray[np.float64]], Any]:
+def decide(net: Json, weights: list[float] | None = None) -> Callable[[NDArray[np.float64]], Any]:
     """Return a function from two features to class probabilities, from the result of `sample`."""
     mesh = Mesh(
         Topology.mesh(2, net["hidden"], net["outputs"]), net["ticks"], net["activation"], net["output_activation"],

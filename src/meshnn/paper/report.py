@@ -6,19 +6,19 @@ import base64
 import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
 from meshnn.errors import MeshError
-from meshnn.paper.experiment import Experiment
-from meshnn.paper.runner import EXPERIMENTS, planned_records, read_results, tables_of, write_text
+from meshnn.files import write_whole
+from meshnn.paper.experiment import Experiment, Json
+from meshnn.paper.runner import EXPERIMENTS, planned_records, read_results, tables_of
 
 
 def write_report(out: Path) -> Path:
     """Write `report.html` from the results in a folder, and return its path."""
-    sections: list[dict[str, Any]] = []
-    first: dict[str, Any] = {}
+    sections: list[Json] = []
+    first: Json = {}
     for experiment in EXPERIMENTS.values():
         folders = (out / experiment.name, out / f"{experiment.name}-paper")
         stored = {folder: read_results(folder / "results.json") for folder in folders
@@ -38,41 +38,34 @@ def write_report(out: Path) -> Path:
         sections=sections, machine=first["machine"], versions=versions, revision=first.get("git") or "unknown"
     )
     path = out / "report.html"
-    write_text(path, page)
+    write_whole(path, [page.encode()])
     return path
 
 
-def _protocol(experiment: Experiment, folder: Path, stored: dict[str, Any], both: bool) -> dict[str, Any]:
+def _protocol(experiment: Experiment, folder: Path, stored: Json, both: bool) -> Json:
     """Return what the template shows of one results file."""
     ours, config = folder.name == experiment.name, stored["config"]
     heading = "Our protocol" if ours else "The protocol of the paper, as measured"
-    shown: dict[str, Any] = {"heading": heading if both or not ours else "", "unfinished": None, "folder": folder.name}
+    shown: Json = {"heading": heading if both or not ours else "", "unfinished": None, "folder": folder.name}
     records = planned_records(stored)
     if records is None:
         return shown | {"unfinished": len(stored["trials"])}
-    quick = ""
-    if config.get("quick"):
-        quick = "; a quick run with fewer trials" + (experiment.quick_note and f": {experiment.quick_note}")
     seconds = sum(record["seconds"] for record in records)
-    note = f"{len(stored['trials'])} trials, {seconds:.0f} s of computing; seed {config['seed']}{quick}"
-    figures, missing = _figures(folder)
-    return shown | {
-        "tables": tables_of(experiment, records, folder), "note": note, "figures": figures, "missing": missing,
-    }  # fmt: skip
+    note = f"{len(stored['trials'])} trials, {seconds:.0f} s of computing; seed {config['seed']}"
+    if config.get("quick"):
+        note += "; a quick run with fewer trials" + (experiment.quick_note and f": {experiment.quick_note}")
+    return shown | {"tables": tables_of(experiment, records, folder), "note": note, "figures": _figures(folder)}
 
 
-def _figures(folder: Path) -> tuple[list[dict[str, Any]], bool]:
-    """Return the pictures of a folder, and whether some are missing."""
-    try:
-        listed = json.loads((folder / "figures.json").read_text())
-        captions = {folder / Path(item["file"]).name: str(item["caption"]) for item in listed}
-    except (OSError, ValueError, KeyError, TypeError):
-        return [], True
+def _figures(folder: Path) -> list[Json]:
+    """Return the pictures of a folder."""
     shown = []
-    for path, caption in captions.items():
-        kind = path.suffix.removeprefix(".")
-        if kind in ("gif", "png") and path.is_file():
-            data = base64.b64encode(path.read_bytes()).decode()
+    try:
+        for item in json.loads((folder / "figures.json").read_text()):
+            path = folder / Path(item["file"]).name
+            source = f"data:image/{path.suffix[1:]};base64,{base64.b64encode(path.read_bytes()).decode()}"
             wide = not path.name.startswith(("regions", "learning-", "adjacency"))
-            shown.append({"source": f"data:image/{kind};base64,{data}", "caption": caption, "wide": wide})
-    return shown, len(shown) < len(captions)
+            shown.append({"source": source, "caption": str(item["caption"]), "wide": wide})
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise MeshError(f"cannot read the figures in {folder} ({error}); run {folder.name} again") from None
+    return shown

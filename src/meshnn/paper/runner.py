@@ -23,11 +23,11 @@ from meshnn.cli.output import versions
 from meshnn.errors import MeshError
 from meshnn.files import Lock, explained, finite, write_whole
 from meshnn.paper import classification, equivalence, images
-from meshnn.paper.experiment import Experiment, Figure, PaperTable, Parameters, Record, TrialOptions, key_of, markdown
+from meshnn.paper.experiment import Experiment, Figure, Json, PaperTable, TrialOptions, key_of, markdown
 
 #: All experiments by name, in the order of the paper.
 EXPERIMENTS: dict[str, Experiment] = {
-    one.name: one for one in (equivalence.EXPERIMENT, *classification.EXPERIMENTS, *images.EXPERIMENTS)
+    one.name: one for one in (equivalence.experiment, *classification.experiments, *images.experiments)
 }
 
 
@@ -56,54 +56,55 @@ def run(
         The folder of all experiments.
     jobs : int
         Trials at a time.
-    backend : str
-        Of joblib: "loky" (processes), "threading", "dask" or "ray"; the last two may be followed by a colon and the
-        address of a cluster.
+    backend : "loky", "threading" or "dask"
+        Of joblib. "dask:ADDRESS" is an existing cluster.
     tell : function of (trials done, trials in all, what was done), optional
     """
     trials = options.trials or (experiment.quick_trials if options.quick else experiment.trials)
     options = replace(options, trials=trials)
-    _parse_backend(backend)
+    known("backend", "dask" if backend.startswith("dask:") else backend, ("loky", "threading", "dask"))
     for name, extra in {"matplotlib": "plots", **dict.fromkeys(experiment.needs, "torch")}.items():
         if find_spec(name) is None:
             raise MeshError(f"reproduce {experiment.name} needs {name}; pip install 'meshnn[{extra}]'")
     folder = out / (experiment.name if options.protocol == "ours" else f"{experiment.name}-{options.protocol}")
+    path = folder / "results.json"
     with locked(folder):
         planned = {key_of(parameters): parameters for parameters in experiment.plan(options)}
-        results = _Results(folder, experiment, options, list(planned))
-        missing = [parameters for key, parameters in planned.items() if key not in results.records]
+        header = _header(experiment, options)
+        records = _stored_records(path, header)
+        header |= {"versions": versions(), "machine": _machine(), "git": revision(), "planned": list(planned)}
+        missing = [parameters for key, parameters in planned.items() if key not in records]
         done = len(planned) - len(missing)
         tell(done, len(planned), "")
         if missing and experiment.prepare is not None:
             experiment.prepare(options, lambda text: tell(done, len(planned), text))
-        for record in _records(experiment, options, missing, jobs, backend):
-            results.records[record["key"]] = record | {"git": results.header["git"]}
-            results.save()
+        for record in _run_trials(experiment, options, missing, jobs, backend):
+            records[record["key"]] = record | {"git": header["git"]}
+            _save(path, header, records)
             done += 1
             tell(done, len(planned), record["key"])
         # as planned; those of earlier runs with more trials come last
-        results.records = {key: results.records[key] for key in planned} | results.records
-        results.save()
+        _save(path, header, {key: records[key] for key in planned} | records)
         # from the file, which must hold all that is needed
-        return _conclude(experiment, folder, planned_records(read_results(results.path)) or [])
+        return _conclude(experiment, folder, planned_records(read_results(path)) or [])
 
 
-def _conclude(experiment: Experiment, folder: Path, records: list[Record]) -> Outcome:
+def _conclude(experiment: Experiment, folder: Path, records: list[Json]) -> Outcome:
     """Write tables and figures of saved records."""
     tables = tables_of(experiment, records, folder)
-    write_text(folder / "table.md", markdown(tables))
+    write_whole(folder / "table.md", [markdown(tables).encode()])
     figures = experiment.draw(records, folder)
     listed = [{"file": figure.path.name, "caption": figure.caption} for figure in figures]
-    write_text(folder / "figures.json", json.dumps(listed, indent=1) + "\n")
+    write_whole(folder / "figures.json", [json.dumps(listed, indent=1).encode()])
     return Outcome(folder, tables, figures)
 
 
 # -- trials --------------------------------------------------------------------------------------------------------
 
 
-def _records(
-    experiment: Experiment, options: TrialOptions, trials: list[Parameters], jobs: int, backend: str
-) -> Iterator[Record]:
+def _run_trials(
+    experiment: Experiment, options: TrialOptions, trials: list[Json], jobs: int, backend: str
+) -> Iterator[Json]:
     """Yield the records of trials, each as soon as it is done."""
     if not trials or (jobs == 1 and backend == "loky"):
         for parameters in trials:
@@ -111,9 +112,7 @@ def _records(
         return
     from joblib import Parallel, delayed, parallel_config
 
-    name, address = _parse_backend(backend)
-    if name == "ray":
-        _start_ray(address)
+    name, _, address = backend.partition(":")
     cluster = _dask_client(address, jobs) if name == "dask" else nullcontext()
     with cluster, parallel_config(backend=name, n_jobs=jobs), warnings.catch_warnings():
         # it only says that processes that use much memory are replaced
@@ -123,7 +122,7 @@ def _records(
         yield from parallel(delayed(_trial)(experiment, options, parameters) for parameters in trials)
 
 
-def _trial(experiment: Experiment, options: TrialOptions, parameters: Parameters) -> Record:
+def _trial(experiment: Experiment, options: TrialOptions, parameters: Json) -> Json:
     key, began = key_of(parameters), time.perf_counter()
     try:
         numbers = experiment.run(parameters, options)
@@ -133,88 +132,65 @@ def _trial(experiment: Experiment, options: TrialOptions, parameters: Parameters
     return {"key": key, "parameters": parameters, "numbers": numbers, "seconds": seconds}
 
 
-def _parse_backend(backend: str) -> tuple[str, str]:
-    """Return name and address of a backend."""
-    name, _, address = backend.partition(":")
-    known("backend", name, ("loky", "threading", "dask", "ray"))
-    if address and name not in ("dask", "ray"):
-        raise MeshError(f"backend {name} has no address, got {backend!r}; leave out the part after the colon")
-    return name, address
-
-
 def _dask_client(address: str, jobs: int) -> Any:
     try:
         import distributed
 
+        local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
         client: Any = distributed.Client  # it has no types
-        if address:
-            return client(address, set_as_default=True)
-        return client(n_workers=jobs, threads_per_worker=1, dashboard_address=None, set_as_default=True)
+        return client(**({"address": address} if address else local), set_as_default=True)
     except ImportError:
         raise MeshError("--backend dask needs dask.distributed; pip install 'dask[distributed]'") from None
     except (OSError, ValueError) as error:
         raise MeshError(f"cannot reach the Dask cluster {address}: {error}; check the address") from None
 
 
-def _start_ray(address: str) -> None:
-    try:
-        import ray
-        from ray.util.joblib import register_ray
-    except ImportError:
-        raise MeshError("--backend ray needs Ray; pip install ray") from None
-    ray.init(address=address or None, ignore_reinit_error=True)
-    register_ray()
-
-
 # -- results -------------------------------------------------------------------------------------------------------
 
 
-class _Results:
-    """Results in `folder/results.json`; existing ones of the same experiment are kept."""
-
-    def __init__(self, folder: Path, experiment: Experiment, options: TrialOptions, planned: list[str]) -> None:
-        self.path = folder / "results.json"
-        self.records: dict[str, Record] = {}  # by the key of their trial
-        config = {"seed": options.seed, "protocol": options.protocol, "quick": options.quick}
-        self.header: dict[str, Any] = {
-            "format": 1, "experiment": experiment.name, "version": experiment.version, "config": config,
-        }  # fmt: skip
-        if self.path.exists():
-            stored = read_results(self.path)
-            for name in ("experiment", "version", "config"):
-                was, now = _as_text(stored.get(name)), _as_text(self.header[name])
-                if was != now:
-                    raise MeshError(
-                        f"{self.path} holds results of another run ({name} {was}, now {now}); "
-                        "choose another --out or delete it"
-                    )
-            self.records = {record["key"]: record for record in stored["trials"]}
-        self.header |= {"versions": versions(), "machine": _machine(), "git": revision(), "planned": planned}
-
-    def save(self) -> None:
-        document = self.header | {"trials": list(self.records.values())}
-        write_text(self.path, json.dumps(finite(document), indent=1, allow_nan=False) + "\n")
+def _header(experiment: Experiment, options: TrialOptions) -> Json:
+    """Return what results must share to be of the same run."""
+    config = {"seed": options.seed, "protocol": options.protocol, "quick": options.quick}
+    return {"format": 1, "experiment": experiment.name, "version": experiment.version, "config": config}
 
 
-def read_results(path: Path) -> dict[str, Any]:
+def _stored_records(path: Path, header: Json) -> dict[str, Json]:
+    """Return existing records by key; raise an error if they are those of another run."""
+    if not path.exists():
+        return {}
+    stored = read_results(path)
+    for name, now in header.items():
+        if stored.get(name) != now:
+            raise MeshError(
+                f"{path} holds results of another run ({name} {stored.get(name)}, now {now}); "
+                "choose another --out or delete it"
+            )
+    return {record["key"]: record for record in stored["trials"]}
+
+
+def _save(path: Path, header: Json, records: dict[str, Json]) -> None:
+    document = header | {"trials": list(records.values())}
+    write_whole(path, [json.dumps(finite(document), indent=1, allow_nan=False).encode()])
+
+
+def read_results(path: Path) -> Json:
     """Return the contents of a results file; raise an error that names it if it is damaged."""
     try:
         stored = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise MeshError(f"cannot read {path} ({error}); delete it to start anew") from None
-    if not isinstance(stored, dict) or stored.get("format") != 1 or not isinstance(stored.get("trials"), list):
-        raise MeshError(f"{path} is not a results file of this version; choose another --out or delete it")
-    wanted: dict[str, Any] = {"key": str, "parameters": dict, "numbers": dict, "seconds": (int, float)}
-    for k, record in enumerate(stored["trials"]):
-        if not isinstance(record, dict) or not all(isinstance(record.get(n), kind) for n, kind in wanted.items()):
-            raise MeshError(f"trial {k} in {path} is damaged; delete the file to start anew")
-    for name in ("config", "versions", "machine"):
-        if not isinstance(stored.get(name), dict):
-            raise MeshError(f"{path} lacks its {name}; delete the file to start anew")
-    return stored
+        kinds = {"format": int, "trials": list, "config": dict, "versions": dict, "machine": dict}
+        wrong = [name for name, kind in kinds.items() if not isinstance(stored[name], kind)]
+        wanted: Json = {"key": str, "parameters": dict, "numbers": dict, "seconds": (int, float)}
+        for k, record in enumerate(stored["trials"]):
+            if not all(isinstance(record[name], kind) for name, kind in wanted.items()):
+                wrong.append(f"trial {k}")
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise MeshError(f"cannot read {path} ({type(error).__name__}: {error}); delete it to start anew") from None
+    if wrong:
+        raise MeshError(f"cannot read {path} (wrong: {', '.join(wrong)}); delete it to start anew")
+    return dict(stored)
 
 
-def planned_records(stored: dict[str, Any]) -> list[Record] | None:
+def planned_records(stored: Json) -> list[Json] | None:
     """Return the planned trials of the last run, in order; None if some are missing."""
     records = {record["key"]: record for record in stored["trials"]}
     keys = stored.get("planned")
@@ -223,7 +199,7 @@ def planned_records(stored: dict[str, Any]) -> list[Record] | None:
     return [records[key] for key in keys]
 
 
-def tables_of(experiment: Experiment, records: list[Record], folder: Path) -> list[PaperTable]:
+def tables_of(experiment: Experiment, records: list[Json], folder: Path) -> list[PaperTable]:
     """Return the tables; raise an error that names the file if its numbers are not those of the experiment."""
     try:
         return experiment.tables(records)
@@ -244,16 +220,7 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _as_text(value: Any) -> str:
-    return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
-    write_whole(path, [text.encode()])
-
-
-def _machine() -> dict[str, Any]:
+def _machine() -> Json:
     processor = platform.processor()
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -266,11 +233,8 @@ def revision() -> str | None:
     folder = Path(__file__).parent
     if not any((parent / ".git").exists() for parent in folder.parents[:4]):
         return None
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
     try:
-        head, changed = (
-            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True).stdout
-            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no", "--", "."))
-        )
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return head.strip() + ("+" if changed.strip() else "")

@@ -3,8 +3,7 @@
 from meshnn.plots.curves import draw_history, plot_forecast, plot_stream
 from meshnn.plots.graph import draw_graph
 from meshnn.plots.matrix import animate_lineage, draw_adjacency, plot_lineage
-from meshnn.plots.models import graph_svg, plot_graph, plot_history, plot_importances
-from meshnn.plots.page import PANELS, plot_model
+from meshnn.plots.models import PANELS, graph_svg, plot_graph, plot_history, plot_importances, plot_model
 from meshnn.plots.regions import draw_regions
 from meshnn.plots.save import check_figure_path, save_figure
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "draw_history", "plot_forecast", "plot_stream"]
 
-
 #: Columns of a history by name; None and NaN are gaps.
 Columns = Mapping[str, Sequence[float | None] | NDArray[np.generic]]
 
@@ -47,7 +46,6 @@ def draw_history(ax: Axes, columns: Columns, *, chosen: int | None = None) -> No
     """
     style.require_matplotlib()
     from matplotlib.lines import Line2D
-    from matplotlib.ticker import MaxNLocator
 
     style.panel_title(ax, "Training", above=18)
     rows = max((len(values) for values in columns.values()), default=0)
@@ -73,7 +71,7 @@ def draw_history(ax: Axes, columns: Columns, *, chosen: int | None = None) -> No
         ax.set_yticks([])
         ax.spines["left"].set_visible(False)
     ax.margins(x=0.02)
-    ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    ax.locator_params(axis="x", nbins=6, integer=True)
     ax.set_xlabel(across, fontsize=style.SMALL, color=style.INK)
     looks = [(name, *_HISTORY[name], 1.6, 1.0) for name in lines]
     if len(runs) > 1 and chosen is not None:
@@ -120,7 +118,7 @@ def _right_axis(ax: Axes) -> Axes:
 
 def _scale_losses(ax: Axes, losses: FloatArray) -> None:
     """Set a log axis if all losses are positive, with plain numbers on it, even within one decade."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
     colour, low, high = _HISTORY["loss"][0], float(np.nanmin(losses)), float(np.nanmax(losses))
     ax.set_ylabel("loss", fontsize=style.SMALL, color=colour)
@@ -134,30 +132,23 @@ def _scale_losses(ax: Axes, losses: FloatArray) -> None:
     decades = np.log10(high) - np.log10(low)
     often = LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2 else (1.0,), numticks=8)
     ax.yaxis.set_major_locator(MaxNLocator(5) if decades < 0.7 else often)
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+    ax.minorticks_off()
+    ax.yaxis.set_major_formatter("{x:.4g}")
 
 
 # -- streams -----------------------------------------------------------------------------------------------------
 
-#: By kind: panels, each with its axis and its lines: column, label, colour, dashes.
+#: By kind: panels, each with the name of its axis, its column, and its baselines: column, label, colour.
 _PANELS = {
     "classify": (
-        ("accuracy", (("accuracy window", "model, last {window:,} rows", style.POSITIVE, "-"),
-                      ("accuracy", "model, all rows", style.INK, "--"),
-                      ("no change window", "class of the row before", style.NEGATIVE, "-"),
-                      ("majority window", "most frequent class", style.FAINT, "-"))),
-        ("log loss", (("log loss window", "model, last {window:,} rows", style.POSITIVE, "-"),
-                      ("log loss", "model, all rows", style.INK, "--"),
-                      ("class frequencies window", "class frequencies", style.FAINT, "-"))),
+        ("accuracy", "accuracy", (("no change window", "class of the row before", style.NEGATIVE),
+                                  ("majority window", "most frequent class", style.FAINT))),
+        ("log loss", "log loss", (("class frequencies window", "class frequencies", style.FAINT),)),
     ),
     "regress": (
-        ("MAE", (("MAE window", "model, last {window:,} rows", style.POSITIVE, "-"),
-                 ("MAE", "model, all rows", style.INK, "--"),
-                 ("MAE of the last window", "value of the row before", style.NEGATIVE, "-"),
-                 ("MAE of the mean window", "running mean", style.FAINT, "-"))),
-        ("R²", (("R2 window", "model, last {window:,} rows", style.POSITIVE, "-"),
-                ("R2", "model, all rows", style.INK, "--"))),
+        ("MAE", "MAE", (("MAE of the last window", "value of the row before", style.NEGATIVE),
+                        ("MAE of the mean window", "running mean", style.FAINT))),
+        ("R²", "R2", ()),
     ),
 }  # fmt: skip
 
@@ -183,50 +174,48 @@ def plot_stream(curve: Mapping[str, FloatArray], *, kind: str, window: int, titl
     ['MAE', 'R²']
     """
     style.require_matplotlib()
-    from matplotlib.figure import Figure
-
     with style.clean_style():
-        figure = Figure(figsize=(7.2, 5.4), layout="constrained")
+        figure = style.new_figure(7.2, 5.4)
         style.page_title(figure, title)
         axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-        for ax, (name, lines) in zip(axes, _PANELS[kind], strict=True):
-            _draw_scores(ax, curve, name, lines, window)
-        axes[1].set_xlabel("row", fontsize=style.SMALL, color=style.INK)
+        for ax, (name, score, baselines) in zip(axes, _PANELS[kind], strict=True):
+            lines = [
+                (f"{score} window", f"model, last {window:,} rows", style.POSITIVE, "-"),
+                (score, "model, all rows", style.INK, "--"),
+                *((*baseline, "-") for baseline in baselines),
+            ]
+            _draw_scores(ax, curve, lines)
+            style.axis_names(ax, "row" if ax is axes[1] else "", name)
         axes[0].tick_params(labelbottom=False)
     return figure
 
 
-def _draw_scores(ax: Axes, curve: Mapping[str, FloatArray], name: str, lines: Any, window: int) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
+def _draw_scores(ax: Axes, curve: Mapping[str, FloatArray], lines: Sequence[tuple[str, str, str, str]]) -> None:
     style.quiet_axes(ax)
-    style.axis_names(ax, "", name)
     rows, shown = np.asarray(curve["row"], np.float64), []
     for column, label, colour, dashes in lines:
         y = _column(curve, column, len(rows))
         if np.isfinite(y).any():
             look = {"alpha": 0.9, "lw": 1.5} if colour == style.POSITIVE else {"alpha": 0.8, "lw": 1.1}
-            style.draw_line(ax, rows, y, dashes, color=colour, label=label.format(window=window), **look)
+            style.draw_line(ax, rows, y, dashes, color=colour, label=label, **look)
             shown.append(y)
     if not shown:
-        ax.text(0.5, 0.5, "no scores", transform=ax.transAxes, ha="center", color=style.FAINT)
+        style.empty_panel(ax, "no scores")
         return
     # the first few rows must not flatten the rest
     known = np.concatenate(shown)
     low, high = np.nanquantile(known, [0.02, 0.98])
     room = max(float(high - low), 1e-12)
     bottom, top = max(np.nanmin(known), low - room), min(np.nanmax(known), high + room)
-    if name == "accuracy":
-        top = min(top + 0.05 * room, 1.0 + 0.02 * room)
     pad = 0.05 * max(top - bottom, 1e-12)
     ax.set_ylim(bottom - pad, top + pad)
     ax.margins(x=0.02)
     ax.grid(axis="y", color="#e4e4e4", lw=0.6)
     ax.set_axisbelow(True)
-    ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+    ax.locator_params(axis="y", nbins=5)
+    ax.locator_params(axis="x", nbins=6, integer=True)
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.yaxis.set_major_formatter("{x:.4g}")
     style.legend_above(ax)
 
 
@@ -275,11 +264,9 @@ def plot_forecast(
     'bikes'
     """
     style.require_matplotlib()
-    from matplotlib.figure import Figure
-
     shown = {k: v for k, v in (errors or {}).items() if np.isfinite(v).any()}
     with style.clean_style():
-        figure = Figure(figsize=(11.0, 4.4) if shown else (9.0, 4.4), layout="constrained")
+        figure = style.new_figure(11.0 if shown else 9.0, 4.4)
         left, *right = figure.subplots(1, 1 + bool(shown), squeeze=False, width_ratios=[2.6, 1.0][: 1 + bool(shown)])[0]
         if shown:
             _draw_errors(right[0], shown, name)
@@ -287,9 +274,8 @@ def plot_forecast(
         known = np.flatnonzero(np.isfinite(values))[-1:]  # the forecast continues the last known value
         style.draw_line(left, np.concatenate([times[known], ahead]), np.concatenate([values[known], forecast]),
                         color=style.POSITIVE, lw=1.8, label="forecast")  # fmt: skip
-        left.fill_between(
-            ahead, lower, upper, color=style.POSITIVE, alpha=0.18, lw=0, label=f"{100 * level:g}% interval"
-        )
+        band = {"color": style.POSITIVE, "alpha": 0.18, "lw": 0, "label": f"{100 * level:g}% interval"}
+        left.fill_between(ahead, lower, upper, **band)
         for at in times[known]:
             left.axvline(at, color=style.FAINT, lw=0.8, ls=":")
         left.margins(x=0.01)
@@ -321,8 +307,6 @@ def _draw_series(ax: Axes, times: Array, values: Array, past: Sequence[tuple[Arr
 
 
 def _draw_errors(ax: Axes, errors: Mapping[str, Array], name: str) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     style.panel_title(ax, "Back-test", above=18)
     style.quiet_axes(ax)
     looks = ((style.POSITIVE, "-", 1.8), (style.FAINT, "--", 1.2), (style.NEGATIVE, ":", 1.4))
@@ -330,6 +314,6 @@ def _draw_errors(ax: Axes, errors: Mapping[str, Array], name: str) -> None:
         style.draw_line(ax, np.arange(1, len(by_step) + 1), by_step, dashes, color=colour, lw=width, label=label)
     ax.set_ylim(bottom=0.0)
     ax.margins(x=0.02)
-    ax.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+    ax.locator_params(axis="x", nbins=6, integer=True, min_n_ticks=1)
     style.axis_names(ax, "steps ahead", f"mean absolute error ({style.shorten(name, 24)})")
     style.legend_above(ax)

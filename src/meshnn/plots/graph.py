@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,14 +18,7 @@ from meshnn.topology import Topology
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["dead_mask", "draw_graph", "svg_of"]
-
-
-MOST_EDGES = 5000  # that are drawn
-MOST_NUMBERS = 60  # neurons that get their number
-MOST_ARROWS = 400  # edges that get an arrowhead
-
-_WIDEST = 3.0  # points
+__all__ = ["draw_graph", "svg_of"]
 
 
 def draw_graph(
@@ -67,16 +60,16 @@ def draw_graph(
     """
     style.require_matplotlib()
     w = as_weights(weights, topology.n_edges, np.dtype(np.float64))
-    off = dead_mask(topology, ticks, dead)
+    off = _dead_mask(topology, ticks, dead)
     features = style.as_names("feature_names", feature_names, topology.n_inputs)
     outputs = style.as_names("output_names", output_names, topology.n_outputs)
     wide, high = style.axes_size(ax)
     beside = 50 + 60 * (features is not None) + 60 * (outputs is not None)  # points that names take
     places = place_neurons(topology, float(np.clip((wide - beside) / max(high - 60, 1), 1.1, 2.0)))
-    drawn = _strongest(w, off)
+    drawn = _strongest(w, off, 5000)
     curves = edge_paths(topology, places, drawn)
-    _frame(ax, places, curves)
-    points = _points_per_unit(ax, wide, high)
+    (left, right), (bottom, top) = _frame(ax, places, curves)
+    points = 0.7 * min(wide / (right - left), high / (top - bottom))  # per unit; titles and names take their part
     _draw_edges(ax, topology, places, drawn, curves, w, off)
     _draw_neurons(ax, topology, places, points)
     _draw_names(ax, topology, places, points, features, outputs)
@@ -86,23 +79,20 @@ def draw_graph(
     style.panel_title(ax, "Graph" + cut)
 
 
-def dead_mask(topology: Topology, ticks: int | None, dead: ArrayLike | None) -> BoolArray:
+def _dead_mask(topology: Topology, ticks: int | None, dead: ArrayLike | None) -> BoolArray:
     """Return the edges to draw as dead `(n_edges,)`: those given, else those of the topology."""
+    n = topology.n_edges
     if dead is None:
-        none = np.zeros(topology.n_edges, dtype=np.bool_)
-        return none if ticks is None else topology.dead_edges(ticks)
+        return np.zeros(n, dtype=np.bool_) if ticks is None else topology.dead_edges(ticks)
     mask = np.asarray(dead)
-    if mask.shape != (topology.n_edges,) or mask.dtype != np.bool_:
-        raise MeshError(
-            f"dead must be a mask of shape ({topology.n_edges},), got shape {mask.shape} of dtype {mask.dtype}"
-        )
+    if mask.shape != (n,) or mask.dtype != np.bool_:
+        raise MeshError(f"dead must be a mask of shape ({n},), got shape {mask.shape} of dtype {mask.dtype}")
     return mask
 
 
-def _strongest(w: FloatArray, dead: BoolArray, most: int = MOST_EDGES) -> IntArray:
+def _strongest(w: FloatArray, dead: BoolArray, most: int) -> IntArray:
     """Return the edges to draw, weakest first, so that strong ones are on top; live ones before dead ones."""
-    rank = np.where(dead, -1.0, np.abs(w))
-    return np.argsort(rank, kind="stable")[-most:]
+    return np.argsort(np.where(dead, -1.0, np.abs(w)), kind="stable")[-most:]
 
 
 def _draw_edges(
@@ -112,26 +102,20 @@ def _draw_edges(
     from matplotlib.colors import to_rgb
 
     off = dead[edges]
-    grey = LineCollection(_segments(curves[off]), colors=style.DEAD, linewidths=0.7, linestyles=(0, (1, 2)), zorder=1)
-    grey.set_gid("dead edges")
-    ax.add_collection(grey, autolim=False)
+    look: dict[str, Any] = {"colors": style.FAINT, "linewidths": 0.6, "linestyles": (0, (1, 2)), "zorder": 1}
+    ax.add_collection(LineCollection(_segments(curves[off]), gid="dead edges", **look), autolim=False)
 
     live, curves = edges[~off], curves[~off]
     strength, widths, opacity = _looks(w[live])
     palette = np.array([to_rgb(style.NEGATIVE), to_rgb(style.FAINT), to_rgb(style.POSITIVE)])
     colours = np.column_stack([palette[np.sign(w[live]).astype(np.int64) + 1], opacity])
-    lines = LineCollection(_segments(curves), colors=colours, linewidths=widths, zorder=2, capstyle="butt")
-    lines.set_gid("edges")
-    ax.add_collection(lines, autolim=False)
-    if len(live) > MOST_ARROWS:
-        return
-
-    ends = np.flatnonzero(topology.src[live] != topology.dst[live])
-    to = topology.dst[live[ends]]
-    triangles = _arrowheads(curves[ends], places.radius[to], strength[ends])
-    heads = PolyCollection(list(triangles), facecolors=colours[ends], linewidths=0, zorder=2.5)
-    heads.set_gid("arrowheads")
-    ax.add_collection(heads, autolim=False)
+    look = {"colors": colours, "linewidths": widths, "zorder": 2, "capstyle": "butt"}
+    ax.add_collection(LineCollection(_segments(curves), gid="edges", **look), autolim=False)
+    if len(live) <= 400:  # arrowheads of more would cover each other
+        ends = np.flatnonzero(topology.src[live] != topology.dst[live])
+        triangles = _arrowheads(curves[ends], places.radius[topology.dst[live[ends]]], strength[ends])
+        heads = PolyCollection(list(triangles), facecolors=colours[ends], linewidths=0, zorder=2.5, gid="arrowheads")
+        ax.add_collection(heads, autolim=False)
 
 
 def _segments(curves: FloatArray) -> list[FloatArray]:
@@ -144,13 +128,8 @@ def _segments(curves: FloatArray) -> list[FloatArray]:
 def _looks(w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return relative sizes of weights, and widths and opacities of their edges."""
     strength = np.abs(w) / max(float(np.abs(w).max(initial=0.0)), 1e-300)
-    crowd = _crowding(len(w))
-    return strength, crowd * (_WIDEST - 2.5 * (1 - strength)), 0.4 * crowd + (0.9 - 0.4 * crowd) * strength
-
-
-def _crowding(count: int) -> float:
-    """Return how much thinner and paler many edges are drawn than few."""
-    return float(np.clip((150 / max(count, 1)) ** 0.35, 0.3, 1.0))
+    crowd = float(np.clip((150 / max(len(w), 1)) ** 0.35, 0.3, 1.0))  # many edges are thinner and paler
+    return strength, crowd * (3.0 - 2.5 * (1 - strength)), 0.4 * crowd + (0.9 - 0.4 * crowd) * strength
 
 
 def _arrowheads(curves: FloatArray, radius: FloatArray, strength: FloatArray) -> FloatArray:
@@ -169,20 +148,14 @@ def _arrowheads(curves: FloatArray, radius: FloatArray, strength: FloatArray) ->
 # -- neurons and text --------------------------------------------------------------------------------------------
 
 
-def _frame(ax: Axes, places: Places, curves: FloatArray) -> None:
-    """Set axes of equal scale around everything; names may be outside, the layout of the figure makes room."""
+def _frame(ax: Axes, places: Places, curves: FloatArray) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Set and return limits around everything; names may be outside, the layout of the figure makes room."""
     edge = places.radius.max() * 1.1
     corners = np.vstack([places.xy - edge, places.xy + edge, curves.reshape(-1, 2), [[0.5, -0.02], [0.5, 1.02]]])
     low, high = corners.min(axis=0), corners.max(axis=0)
-    ax.set_xlim(low[0] - 0.01, high[0] + 0.01)
-    ax.set_ylim(low[1] - 0.01, high[1] + 0.06)  # for the captions
     ax.set_aspect("equal")
     ax.set_axis_off()
-
-
-def _points_per_unit(ax: Axes, wide: float, high: float) -> float:
-    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
-    return 0.7 * min(wide / (right - left), high / (top - bottom))  # titles and names take their part
+    return ax.set_xlim(low[0] - 0.01, high[0] + 0.01), ax.set_ylim(low[1] - 0.01, high[1] + 0.06)  # for the captions
 
 
 def _draw_neurons(ax: Axes, topology: Topology, places: Places, points: float) -> None:
@@ -191,10 +164,9 @@ def _draw_neurons(ax: Axes, topology: Topology, places: Places, points: float) -
     width = 2 * places.radius
     dots = EllipseCollection(
         width, width, np.zeros(len(width)), units="xy", offsets=places.xy, offset_transform=ax.transData,
-        facecolors=_fills(topology), edgecolors=style.INK, zorder=3,
+        facecolors=_fills(topology), edgecolors=style.INK, zorder=3, gid="neurons",
         linewidths=float(np.clip(width.min() * points / 12, 0.1, 0.9)),
     )  # fmt: skip
-    dots.set_gid("neurons")
     ax.add_collection(dots, autolim=False)
 
 
@@ -207,14 +179,13 @@ def _draw_names(
     ax: Axes, topology: Topology, places: Places, points: float, features: list[str] | None, outputs: list[str] | None
 ) -> None:
     t = topology
-    if t.n_neurons <= MOST_NUMBERS:
-        for k in range(t.n_neurons):
-            size = min(style.SMALL, places.radius[k] * points * 1.2)  # two digits fit into the dot
-            if size >= 4.5:
-                colour = "white" if k >= t.outputs[0] else style.INK
-                x, y = places.xy[k]
-                ax.text(x, y, str(k), ha="center", va="center_baseline", fontsize=size, color=colour, zorder=4)
-    if t.bias and (t.n_neurons <= MOST_NUMBERS or features is not None):
+    for k in range(t.n_neurons if places.few else 0):
+        size = min(style.SMALL, places.radius[k] * points * 1.2)  # two digits fit into the dot
+        if size >= 4.5:
+            colour = "white" if k >= t.outputs[0] else style.INK
+            x, y = places.xy[k]
+            ax.text(x, y, str(k), ha="center", va="center_baseline", fontsize=size, color=colour, zorder=4)
+    if t.bias and (places.few or features is not None):
         _name(ax, places, t.n_inputs, "bias", "right", style.SMALL)
     for names, neurons, side in ((features, t.inputs, "right"), (outputs, t.outputs, "left")):
         size = _room_for_names(places.xy[neurons]) * points
@@ -238,11 +209,11 @@ def _name(ax: Axes, places: Places, k: int, name: str, side: str, size: float) -
 
 def _draw_captions(ax: Axes, topology: Topology, places: Places) -> None:
     """Write the number of inputs, hidden neurons and outputs above them."""
-    for neurons, word in ((topology.inputs, "input"), (topology.hidden, "hidden"), (topology.outputs, "output")):
+    t = topology
+    captions = (style.counted(t.n_inputs, "input"), f"{t.n_hidden:,} hidden", style.counted(t.n_outputs, "output"))
+    for neurons, text in zip((t.inputs, t.hidden, t.outputs), captions, strict=True):
         if len(neurons):
             x = (places.xy[neurons, 0].min() + places.xy[neurons, 0].max()) / 2
-            plural = "s" if word != "hidden" and len(neurons) != 1 else ""
-            text = f"{len(neurons):,} {word}{plural}"
             ax.text(x, ax.get_ylim()[1], text, ha="center", va="top", fontsize=style.SMALL, color=style.FAINT)
 
 
@@ -250,15 +221,14 @@ def _draw_legend(ax: Axes, w: FloatArray, dead: BoolArray, ticks: int | None) ->
     from matplotlib.lines import Line2D
 
     live = w[~dead]
-    strongest = float(np.abs(live).max(initial=0.0))
-    widest = _WIDEST * _crowding(len(live))
-    when = "" if ticks is None else f" at {ticks} tick{'' if ticks == 1 else 's'}"
+    strongest, widest = float(np.abs(live).max(initial=0.0)), float(_looks(live)[1].max(initial=0.0))
+    when = "" if ticks is None else f" at {style.counted(ticks, 'tick')}"
     lines = [
         ((live > 0).any(), style.POSITIVE, 2.2, "-", "positive"),
         ((live < 0).any(), style.NEGATIVE, 2.2, "-", "negative"),
         ((live == 0).any(), style.FAINT, 0.8, "-", "zero"),
         (strongest > 0, style.FAINT, widest, "-", f"|weight| = {strongest:.3g}"),
-        (dead.any(), style.DEAD, 0.9, (0, (1, 2)), f"dead{when}"),
+        (dead.any(), style.FAINT, 0.9, (0, (1, 2)), f"dead{when}"),
     ]
     handles = [Line2D([], [], color=colour, lw=lw, ls=ls, label=name) for there, colour, lw, ls, name in lines if there]
     if handles:
@@ -282,7 +252,7 @@ def svg_of(topology: Topology, weights: ArrayLike, dead: BoolArray, width: int, 
     curves, xy = ((np.abs(points - [low[0], high[1]]) * scale) for points in (curves, places.xy))
     signs = {-1.0: style.NEGATIVE, 0.0: style.FAINT, 1.0: style.POSITIVE}
     _, widths, opacities = _looks(w[~off])
-    looks = [f'stroke="{style.DEAD}" stroke-width="0.7" stroke-dasharray="1 2"'] * int(off.sum())
+    looks = [f'stroke="{style.FAINT}" stroke-width="0.7" stroke-dasharray="1 2"'] * int(off.sum())
     looks += [
         f'stroke="{signs[sign]}" stroke-width="{thick:.2f}" opacity="{opacity:.2f}"'
         for sign, thick, opacity in zip(np.sign(w[~off]).tolist(), widths, opacities, strict=True)

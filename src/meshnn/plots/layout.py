@@ -14,12 +14,7 @@ from meshnn.arrays import BoolArray, FloatArray, IntArray
 from meshnn.topology import Topology
 from meshnn.topology.reach import longest_paths
 
-__all__ = ["Places", "edge_paths", "hidden_depths", "place_neurons"]
-
-
-_LARGEST = 0.034  # radius of a neuron
-_RING = 120  # hidden neurons on an ellipse; more fill the disc
-_STEPS = np.linspace(0.0, 1.0, 17)  # points of a path
+__all__ = ["Places", "edge_paths", "place_neurons"]
 
 
 @dataclass(frozen=True)
@@ -31,21 +26,10 @@ class Places:
     columns: bool  # hidden neurons are in columns by depth
     centre: FloatArray  # (2,) of the hidden neurons: loops on a ring point away from it
 
-
-def hidden_depths(topology: Topology) -> IntArray | None:
-    """Return the longest path to each hidden neuron through hidden neurons `(n_hidden,)`; None if they have a cycle.
-
-    Self-loops do not count.
-    """
-    src, dst = _inner(topology)
-    return longest_paths(topology.n_hidden, src[src != dst], dst[src != dst])
-
-
-def _inner(t: Topology) -> tuple[IntArray, IntArray]:
-    """Return the ends of edges between hidden neurons, numbered from 0."""
-    src, dst = t.src - t.n_clamped, t.dst - t.n_clamped
-    inner = (src >= 0) & (src < t.n_hidden) & (dst >= 0) & (dst < t.n_hidden)
-    return src[inner], dst[inner]
+    @property
+    def few(self) -> bool:
+        """Return whether dots have room for their numbers."""
+        return len(self.xy) <= 60
 
 
 def place_neurons(topology: Topology, width: float = 1.4) -> Places:
@@ -55,20 +39,23 @@ def place_neurons(topology: Topology, width: float = 1.4) -> Places:
     radius = np.zeros(t.n_neurons)
     xy[t.inputs], radius[t.inputs], bottom = _clamped(t)
     if t.bias:
-        r = max(float(radius[0]), 0.008)
-        xy[t.n_inputs] = 0.0, bottom
-        radius[t.n_inputs] = r
-    block, r, _ = _block(t.n_outputs, 0.0, 0.16)
-    xy[t.outputs], radius[t.outputs] = block + np.array([width, 0.5]), r
-    depth = hidden_depths(t)
+        xy[t.n_inputs], radius[t.n_inputs] = (0.0, bottom), max(float(radius[0]), 0.008)
+    block, radius[t.outputs], _ = _block(t.n_outputs, 0.0, 0.16)
+    xy[t.outputs] = block + np.array([width, 0.5])
+    # edges between hidden neurons, numbered from 0, without self-loops
+    src, dst = t.src - t.n_clamped, t.dst - t.n_clamped
+    inner = (np.minimum(src, dst) >= 0) & (np.maximum(src, dst) < t.n_hidden) & (src != dst)
+    depth = longest_paths(t.n_hidden, src[inner], dst[inner])  # None if there is a cycle
     if t.n_hidden and depth is not None:
-        xy[t.hidden], radius[t.hidden] = _by_depth(depth, width, _skips(t, depth))
+        skips = bool((depth[dst[inner]] - depth[src[inner]] > 1).any())
+        xy[t.hidden], radius[t.hidden] = _by_depth(depth, width, skips)
     elif t.n_hidden:
         xy[t.hidden], radius[t.hidden] = _round(t.n_hidden, width)
+    places = Places(xy, radius, depth is not None, np.array([width / 2, 0.5]))
     # sizes differ by at most a factor of 3; without numbers in them no dots need be large
-    largest = min(max(3 * radius.min(), 0.01), _LARGEST if t.n_neurons <= 60 else 0.6 * _LARGEST)
-    radius = np.clip(radius, 0.0015, largest)
-    return Places(xy, radius, depth is not None, np.array([width / 2, 0.5]))
+    largest = min(max(3 * radius.min(), 0.01), 0.034 if places.few else 0.0204)
+    np.clip(radius, 0.0015, largest, out=radius)
+    return places
 
 
 def _block(m: int, taken: float, widest: float) -> tuple[FloatArray, float, float]:
@@ -82,7 +69,7 @@ def _block(m: int, taken: float, widest: float) -> tuple[FloatArray, float, floa
     column, row = k // rows, k % rows
     full = np.minimum(m - column * rows, rows)  # the last column may be shorter: it is centred as well
     offsets = np.stack([(column - (across - 1) / 2) * gap, ((full - 1) / 2 - row) * gap], axis=1)
-    return offsets, min(_LARGEST, 0.4 * gap), gap
+    return offsets, 0.4 * gap, gap
 
 
 def _clamped(t: Topology) -> tuple[FloatArray, float, float]:
@@ -94,12 +81,6 @@ def _clamped(t: Topology) -> tuple[FloatArray, float, float]:
     top, low = offsets[:, 1].max(), offsets[:, 1].min()
     middle = (top + low - away) / 2
     return offsets + np.array([0.0, 0.5 - middle]), r, float(low - away - middle + 0.5)
-
-
-def _skips(t: Topology, depth: IntArray) -> bool:
-    """Return whether a hidden edge skips a column."""
-    src, dst = _inner(t)
-    return bool((depth[dst] - depth[src] > 1).any())
 
 
 def _by_depth(depth: IntArray, width: float, arched: bool) -> tuple[FloatArray, FloatArray]:
@@ -124,23 +105,17 @@ def _round(m: int, width: float) -> tuple[FloatArray, FloatArray]:
     """Return positions on an ellipse, clockwise from the top; many fill the disc in a golden spiral."""
     across, up = max(width / 2 - 0.26, 0.3), 0.48
     k = np.arange(m)
-    if m <= _RING:
-        angle, gap = _even_angles(m, across, up)
-        out = np.ones(m)
+    if m <= 120:  # evenly spaced along the ellipse
+        fine = np.pi / 2 - np.linspace(0.0, 2 * np.pi, 4001)
+        steps = np.hypot(across * np.diff(np.cos(fine)), up * np.diff(np.sin(fine)))
+        way = np.concatenate([[0.0], np.cumsum(steps)])
+        angle, out = np.interp(k * way[-1] / m, way, fine), np.ones(m)
+        radius = 0.36 * way[-1] / m
     else:
-        angle = np.pi / 2 - np.pi * (3 - np.sqrt(5)) * k
-        out = np.sqrt((k + 0.5) / m)
-        gap = np.sqrt(np.pi * across * up / m)
+        angle, out = np.pi / 2 - np.pi * (3 - np.sqrt(5)) * k, np.sqrt((k + 0.5) / m)
+        radius = 0.26 * np.sqrt(np.pi * across * up / m)
     xy = np.stack([width / 2 + across * out * np.cos(angle), 0.5 + up * out * np.sin(angle)], axis=1)
-    return xy, np.full(m, min(_LARGEST, (0.36 if m <= _RING else 0.26) * gap))
-
-
-def _even_angles(m: int, across: float, up: float) -> tuple[FloatArray, float]:
-    """Return angles of m evenly spaced neurons on an ellipse, clockwise from the top, and their distance along it."""
-    fine = np.pi / 2 - np.linspace(0.0, 2 * np.pi, 4001)
-    steps = np.hypot(across * np.diff(np.cos(fine)), up * np.diff(np.sin(fine)))
-    way = np.concatenate([[0.0], np.cumsum(steps)])
-    return np.interp(np.arange(m) * way[-1] / m, way, fine), float(way[-1] / m)
+    return xy, np.full(m, radius)
 
 
 # -- edges -------------------------------------------------------------------------------------------------------
@@ -153,7 +128,7 @@ def edge_paths(topology: Topology, places: Places, edges: IntArray) -> FloatArra
     two_way = np.isin(src * n + dst, dst * n + src)
     upright = np.abs(places.xy[src, 0] - places.xy[dst, 0]) < 1e-9  # within a column
     bow = np.where(two_way, 0.13, np.where(upright, 0.3, 0.0))
-    if n <= 60 and len(edges) <= 1600:
+    if places.few and len(edges) <= 1600:
         bow = _clear_bows(places, src, dst, bow, two_way)
     paths = _bent(places.xy[src], places.xy[dst], bow)
     loops = np.flatnonzero(src == dst)
@@ -161,11 +136,11 @@ def edge_paths(topology: Topology, places: Places, edges: IntArray) -> FloatArra
     return paths
 
 
-def _bent(a: FloatArray, b: FloatArray, bow: FloatArray, steps: FloatArray = _STEPS) -> FloatArray:
+def _bent(a: FloatArray, b: FloatArray, bow: FloatArray, points: int = 17) -> FloatArray:
     """Return parabolas from a to b; the bow is relative to the length and to the right, so opposite edges part."""
     along = b - a
     middle = (a + b) / 2 + bow[:, None] * np.stack([along[:, 1], -along[:, 0]], axis=1)
-    t = steps[None, :, None]
+    t = np.linspace(0.0, 1.0, points)[None, :, None]
     return np.asarray((1 - t) ** 2 * a[:, None] + 2 * t * (1 - t) * middle[:, None] + t**2 * b[:, None])
 
 
@@ -185,7 +160,7 @@ def _passed(places: Places, src: IntArray, dst: IntArray, bow: FloatArray) -> In
     """Return how many neurons each path passes behind, apart from its own ends."""
     from scipy.spatial.distance import cdist
 
-    points = _bent(places.xy[src], places.xy[dst], bow, np.linspace(0.0, 1.0, 65))
+    points = _bent(places.xy[src], places.xy[dst], bow, 65)
     gaps = cdist(points.reshape(-1, 2), places.xy).reshape(len(src), 65, len(places.xy))
     near = np.asarray((gaps < 1.15 * places.radius).any(axis=1))
     row = np.arange(len(src))
@@ -203,6 +178,6 @@ def _loops(places: Places, neurons: IntArray) -> FloatArray:
         out[far] = away[far] / length[far, None]
     r = places.radius[neurons][:, None]
     middle = places.xy[neurons] + 1.5 * r * out
-    turn = 2 * np.pi * _STEPS
+    turn = np.linspace(0.0, 2 * np.pi, 17)
     circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     return np.asarray(middle[:, None] + 0.85 * r[:, None] * circle[None], dtype=np.float64)

@@ -49,14 +49,12 @@ def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:
     per_cell = -(-topology.n_neurons // 400)
     cells = _cells(topology, w, per_cell)
     strongest = _end_of_scale(np.abs(w))
-    image = ax.imshow(
-        np.ma.masked_invalid(cells), cmap=style.diverging(), vmin=-strongest, vmax=strongest, interpolation="nearest"
-    )
+    shown = np.ma.masked_invalid(cells)
+    image = ax.imshow(shown, cmap=style.diverging(), vmin=-strongest, vmax=strongest, interpolation="nearest")
     t = topology
     groups = {"inputs": t.n_inputs, "bias": int(t.bias), "hidden": t.n_hidden, "outputs": t.n_outputs}
     _draw_groups(ax, groups, per_cell)
-    beyond = bool((np.abs(w) > strongest).any())
-    style.colour_bar(ax, image, extend="both" if beyond else "neither")
+    style.colour_bar(ax, image, extend="both" if (np.abs(w) > strongest).any() else "neither")
     shared = f": each cell the strongest of {per_cell} by {per_cell}" if per_cell > 1 else ""
     style.panel_title(ax, "Weights" + shared)
 
@@ -115,8 +113,7 @@ def _draw_groups(ax: Axes, groups: dict[str, int], per_cell: int = 1) -> None:
     ax.xaxis.set_label_position("top")
     style.axis_names(ax, "to", "from")
     ax.tick_params(length=0, labelsize=style.SMALL, labelcolor=style.INK, pad=3)
-    for spine in ax.spines.values():
-        spine.set(color=style.INK, linewidth=0.6)
+    ax.spines[:].set(color=style.INK, linewidth=0.6)
 
 
 # -- how a graph changed -----------------------------------------------------------------------------------------
@@ -134,15 +131,13 @@ def plot_lineage(lineage: Lineage | None, title: str = "") -> Figure:
     3
     """
     style.require_matplotlib()
-    from matplotlib.figure import Figure as Canvas
-
     lineage = _given(lineage)
     first, last = lineage.first, lineage.last()
     with style.clean_style():
-        figure = Canvas(figsize=(13.5, 5.0), layout="constrained")
+        figure = style.new_figure(13.5, 5.0)
         before, after, time = figure.subplots(1, 3)
         groups = _groups(lineage)
-        scatter_edges(before, groups, [(_cells_of(first, groups), style.POSITIVE, "")])
+        scatter_edges(before, groups, [(_split(first, first, groups)[0], style.POSITIVE, "")])
         style.panel_title(before, f"Before: {len(first):,} edges")
         stayed, came = _split(last, first, groups)
         parts = [(stayed, style.POSITIVE, f"from the beginning: {len(stayed):,}")]
@@ -155,7 +150,7 @@ def plot_lineage(lineage: Lineage | None, title: str = "") -> Figure:
     return figure
 
 
-def animate_lineage(lineage: Lineage | None, title: str = "", size: float = 4.4, dpi: int = 90) -> list[Picture]:
+def animate_lineage(lineage: Lineage | None, title: str = "") -> list[Picture]:
     """Return pictures (height, width, 3) of the matrix after every edit, at most 60 of them; see `save_frames`."""
     style.require_matplotlib()
     from matplotlib.figure import Figure as Canvas
@@ -165,14 +160,14 @@ def animate_lineage(lineage: Lineage | None, title: str = "", size: float = 4.4,
     chosen = np.unique(np.linspace(0, len(graphs) - 1, min(60, len(graphs))).round().astype(int))
     pictures = []
     with style.clean_style():
-        figure = Canvas(figsize=(size, size + 0.3), dpi=dpi)
+        figure = Canvas(figsize=(4.4, 4.7), dpi=90)
         for k in chosen.tolist():
             figure.clear()
             ax = figure.add_axes((0.16, 0.03, 0.8, 0.74))
             stayed, came = _split(graphs[k], graphs[max(k - 1, 0)], groups)
             scatter_edges(ax, groups, [(stayed, style.POSITIVE, ""), (came, style.NEGATIVE, "")])
             text = f"{title}{': ' if title else ''}epoch {epochs[k]}, {len(graphs[k]):,} edges"
-            figure.text(0.02, 0.985, text, va="top", fontsize=style.TEXT, color=style.INK, parse_math=False)
+            figure.text(0.02, 0.985, text, va="top", fontsize=9, color=style.INK, parse_math=False)
             pictures.append(as_picture(figure))
     return pictures
 
@@ -188,16 +183,14 @@ def _groups(lineage: Lineage) -> dict[str, int]:
     return {"inputs": lineage.n_clamped, "hidden": lineage.born, "outputs": lineage.n_outputs}
 
 
-def _cells_of(edges: IntArray, groups: dict[str, int]) -> IntArray:
-    """Return rows and columns of edges; a lineage numbers outputs -1, -2, ..., since hidden neurons come and go."""
-    return np.where(edges < 0, groups["inputs"] + groups["hidden"] - 1 - edges, edges)
-
-
 def _split(edges: IntArray, others: IntArray, groups: dict[str, int]) -> tuple[IntArray, IntArray]:
     """Return rows and columns of edges that are among others, and of those that are not."""
-    there = {tuple(pair) for pair in others.tolist()}
-    known = np.array([tuple(pair) in there for pair in edges.tolist()], dtype=np.bool_)
-    return _cells_of(edges[known], groups), _cells_of(edges[~known], groups)
+    last = sum(groups.values()) - groups["outputs"] - 1
+    # a lineage numbers outputs -1, -2, ..., since hidden neurons come and go
+    cells, known = (np.where(pairs < 0, last - pairs, pairs) for pairs in (edges, others))
+    size = np.array([sum(groups.values()), 1])
+    there = np.isin(cells @ size, known @ size)
+    return cells[there], cells[~there]
 
 
 def _draw_counts(ax: Axes, lineage: Lineage) -> None:

@@ -18,17 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_regions"]
 
-Bounds = tuple[float, float, float, float]
-
-_SIDE = 200  # cells along each side
-_POINTS = 2000  # that are drawn at most
-_MARKERS = "os^vPX<>ph"  # of classes in grey
-
 
 def draw_regions(
     ax: Axes,
     decide: Callable[[FloatArray], ArrayLike],
-    bounds: Bounds,
+    bounds: tuple[float, float, float, float],
     *,
     classes: Sequence[object] | None = None,
     feature_names: Sequence[object] | None = None,
@@ -67,35 +61,28 @@ def draw_regions(
     ('Output', 'a')
     """
     style.require_matplotlib()
-    left, right, bottom, top = _checked(bounds)
-    x, y = _middles(left, right), _middles(bottom, top)
-    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    answer = _answers(decide, grid)
+    limits = np.asarray(bounds, dtype=np.float64)
+    if limits.shape != (4,) or not np.isfinite(limits).all() or (limits[::2] >= limits[1::2]).any():
+        raise MeshError(f"bounds must be (left, right, bottom, top) with left < right and bottom < top, got {bounds!r}")
+    middles = (np.arange(200) + 0.5) / 200  # of 200 cells along each side
+    x, y = (low + (high - low) * middles for low, high in limits.reshape(2, 2))
+    answer = _answers(decide, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
     names = style.as_names("feature_names", feature_names, 2) or ["x1", "x2"]
     samples = _Samples.checked(points, labels, test_mask)
     style.quiet_axes(ax)
+    picture = {"extent": limits.tolist(), "origin": "lower", "aspect": "auto", "interpolation": "nearest"}
     if answer.ndim == 1:
-        _draw_values(ax, x, y, answer, (left, right, bottom, top), samples)
+        _draw_values(ax, x, y, answer, samples, picture)
     else:
-        _draw_classes(ax, x, y, answer, (left, right, bottom, top), samples, classes, grey)
-    ax.set_xlim(left, right)
-    ax.set_ylim(bottom, top)
+        class_names = style.as_names("classes", classes, answer.shape[1]) or [str(c) for c in range(answer.shape[1])]
+        palette = _palette(len(class_names), grey)
+        winners = _draw_classes(ax, x, y, answer, palette, picture)
+        _draw_labelled(ax, samples, _class_index(samples, len(class_names), classes), palette, grey)
+        _draw_legend(ax, class_names, palette, samples, winners, grey)
+    ax.set(xlim=limits[:2], ylim=limits[2:])
     style.axis_names(ax, *names)
-    left_out = "" if samples is None or not samples.thinned else f": {_POINTS:,} of {samples.thinned:,} points"
+    left_out = f": {len(samples.xy):,} of {samples.count:,} points" if len(samples.xy) < samples.count else ""
     style.panel_title(ax, ("Output" if answer.ndim == 1 else "Decision regions") + left_out)
-
-
-def _checked(bounds: Bounds) -> Bounds:
-    values = np.asarray(bounds, dtype=np.float64)
-    if values.shape != (4,) or not np.isfinite(values).all() or values[0] >= values[1] or values[2] >= values[3]:
-        raise MeshError(f"bounds must be (left, right, bottom, top) with left < right and bottom < top, got {bounds!r}")
-    left, right, bottom, top = values.tolist()
-    return left, right, bottom, top
-
-
-def _middles(low: float, high: float) -> FloatArray:
-    """Return the middles of the cells."""
-    return low + (high - low) * (np.arange(_SIDE) + 0.5) / _SIDE
 
 
 def _answers(decide: Callable[[FloatArray], ArrayLike], grid: FloatArray) -> FloatArray:
@@ -104,39 +91,31 @@ def _answers(decide: Callable[[FloatArray], ArrayLike], grid: FloatArray) -> Flo
         raise MeshError(f"decide must return {len(grid)} values or rows of probabilities, got shape {answer.shape}")
     if not np.isfinite(answer).any():
         raise MeshError("decide returned no finite number within the bounds")
-    if answer.ndim == 2 and answer.shape[1] == 1:
-        answer = np.hstack([1 - answer, answer])
-    return answer
+    return np.hstack([1 - answer, answer]) if answer.ndim == 2 and answer.shape[1] == 1 else answer
 
 
 @dataclass(frozen=True)
 class _Samples:
-    """Points to draw, already thinned."""
+    """Points to draw, at most 2,000 of them."""
 
     xy: FloatArray
     labels: NDArray[Any] | None
     test: BoolArray
-    thinned: int  # how many there were, 0 if all are drawn
+    count: int  # before they were thinned
 
     @classmethod
-    def checked(
-        cls, points: ArrayLike | None, labels: ArrayLike | None, test_mask: ArrayLike | None
-    ) -> _Samples | None:
-        if points is None:
-            return None
-        xy = np.asarray(points, dtype=np.float64)
+    def checked(cls, points: ArrayLike | None, labels: ArrayLike | None, test_mask: ArrayLike | None) -> _Samples:
+        xy = np.asarray(np.empty((0, 2)) if points is None else points, dtype=np.float64)
         if xy.ndim != 2 or xy.shape[1] != 2:
             raise MeshError(f"points must have shape (p, 2), got {xy.shape}")
-        given = None if labels is None else np.asarray(labels)
-        test = np.zeros(len(xy), dtype=np.bool_) if test_mask is None else np.asarray(test_mask)
+        given = None if labels is None or points is None else np.asarray(labels)
+        test = np.zeros(len(xy), np.bool_) if test_mask is None or points is None else np.asarray(test_mask)
         for name, array in (("labels", given), ("test_mask", test)):
             if array is not None and array.shape != (len(xy),):
                 raise MeshError(f"{name} must have shape ({len(xy)},), one for each point, got {array.shape}")
         if test.dtype != np.bool_:
             raise MeshError(f"test_mask must be a mask, got dtype {test.dtype}")
-        if len(xy) <= _POINTS:
-            return cls(xy, given, test, 0)
-        kept = np.linspace(0, len(xy) - 1, _POINTS).astype(np.int64)
+        kept = np.linspace(0, len(xy) - 1, min(len(xy), 2000)).astype(np.int64)
         return cls(xy[kept], None if given is None else given[kept], test[kept], len(xy))
 
 
@@ -144,40 +123,21 @@ class _Samples:
 
 
 def _draw_classes(
-    ax: Axes,
-    x: FloatArray,
-    y: FloatArray,
-    answer: FloatArray,
-    bounds: Bounds,
-    samples: _Samples | None,
-    classes: Sequence[object] | None,
-    grey: bool,
-) -> None:
-    k = answer.shape[1]
-    names = style.as_names("classes", classes, k) or [str(c) for c in range(k)]
-    palette = _palette(k, grey)
+    ax: Axes, x: FloatArray, y: FloatArray, answer: FloatArray, palette: FloatArray, picture: dict[str, Any]
+) -> IntArray:
+    """Draw regions and the boundaries between them; return the classes that have one."""
+    k, shape = answer.shape[1], (len(y), len(x))
     answer = np.nan_to_num(answer, nan=1 / k, posinf=1.0, neginf=0.0)  # NaN counts as undecided
     winner = answer.argmax(axis=1)
     sure = np.clip((answer.max(axis=1) - 1 / k) / (1 - 1 / k), 0.0, 1.0)
-    depth = (0.12 + 0.5 * sure)[:, None]
-    picture = 1 - depth * (1 - palette[winner])
-    shape = (_SIDE, _SIDE)
-    ax.imshow(picture.reshape(*shape, 3), extent=bounds, origin="lower", aspect="auto", interpolation="nearest")
+    pixels = 1 - (0.12 + 0.5 * sure)[:, None] * (1 - palette[winner])
+    ax.imshow(pixels.reshape(*shape, 3), **picture)
     # every boundary is between two classes: the outlines of all classes but one show them all
-    for c in np.unique(winner)[1:].tolist():
+    winners = np.unique(winner)
+    for c in winners[1:].tolist():
         ahead = answer[:, c] - np.delete(answer, c, axis=1).max(axis=1)
-        if (ahead < 0).any():
-            ax.contour(x, y, ahead.reshape(shape), levels=[0.0], colors=style.INK, linewidths=0.9, alpha=0.8)
-    if samples is not None:
-        index = _class_index(samples, k, classes)
-        if grey:  # by shape: white to learn from, dark to test on
-            for c in np.unique(index).tolist():
-                look = {"s": 10, "marker": _MARKERS[c % len(_MARKERS)], "edgecolors": "black", "linewidths": 0.4}
-                _scatter(ax, samples, (index == c) & ~samples.test, c="white", **look)
-                _scatter(ax, samples, (index == c) & samples.test, c="black", **look)
-        else:
-            _draw_points(ax, samples, np.vstack([0.8 * palette, [[0.25, 0.25, 0.25]]])[index])  # darker than any region
-    _draw_legend(ax, names, palette, samples, np.unique(winner), grey)
+        ax.contour(x, y, ahead.reshape(shape), levels=[0.0], colors=style.INK, linewidths=0.9, alpha=0.8)
+    return winners
 
 
 def _palette(k: int, grey: bool) -> FloatArray:
@@ -188,13 +148,29 @@ def _palette(k: int, grey: bool) -> FloatArray:
     return np.array([to_rgb(style.CLASSES[c % len(style.CLASSES)]) for c in range(k)])
 
 
+def _marker(c: int) -> str:
+    """Return the shape of the points of a class, in grey."""
+    return "os^vPX<>ph"[c % 10]
+
+
 def _class_index(samples: _Samples, k: int, classes: Sequence[object] | None) -> IntArray:
     """Return the class number of each point, -1 without a label or for a label that is no class."""
     if samples.labels is None:
         return np.full(len(samples.xy), -1)
     by_number = classes is None or (samples.labels.dtype.kind in "iu" and all(isinstance(c, str) for c in classes))
     number = {value: c for c, value in enumerate(range(k) if by_number else classes or ())}
-    return np.array([number.get(label, -1) for label in samples.labels.tolist()])
+    return np.array([number.get(label, -1) for label in samples.labels.tolist()], dtype=np.int64)
+
+
+def _draw_labelled(ax: Axes, samples: _Samples, index: IntArray, palette: FloatArray, grey: bool) -> None:
+    """Draw points by class: by colour, darker than any region; in grey by shape, white to train and dark to test."""
+    if not grey:
+        _draw_points(ax, samples, np.vstack([0.8 * palette, [[0.25, 0.25, 0.25]]])[index])
+        return
+    for c in np.unique(index).tolist():
+        look = {"s": 10, "marker": _marker(c), "edgecolors": "black", "linewidths": 0.4}
+        _scatter(ax, samples, (index == c) & ~samples.test, c="white", **look)
+        _scatter(ax, samples, (index == c) & samples.test, c="black", **look)
 
 
 def _draw_points(ax: Axes, samples: _Samples, colours: FloatArray) -> None:
@@ -206,22 +182,19 @@ def _draw_points(ax: Axes, samples: _Samples, colours: FloatArray) -> None:
 
 def _scatter(ax: Axes, samples: _Samples, chosen: BoolArray, **look: Any) -> None:
     if chosen.any():
-        dots = ax.scatter(*samples.xy[chosen].T, **look)
-        dots.set_gid("test points" if samples.test[chosen][0] else "points")
+        ax.scatter(*samples.xy[chosen].T, gid="test points" if samples.test[chosen][0] else "points", **look)
 
 
 def _draw_legend(
-    ax: Axes, names: list[str], palette: FloatArray, samples: _Samples | None, decided: IntArray, grey: bool
+    ax: Axes, names: list[str], palette: FloatArray, samples: _Samples, winners: IntArray, grey: bool
 ) -> None:
     from matplotlib.lines import Line2D
 
-    order = sorted(range(len(names)), key=lambda c: (c not in decided, c))[:10]  # visible ones first
-    looks: list[Any] = [
-        (names[c], _MARKERS[c % len(_MARKERS)] if grey else "s", tuple(palette[c]), style.INK) for c in sorted(order)
-    ]
+    order = sorted(range(len(names)), key=lambda c: (c not in winners, c))[:10]  # visible ones first
+    looks: list[Any] = [(names[c], _marker(c) if grey else "s", tuple(palette[c]), style.INK) for c in sorted(order)]
     if len(names) > len(order):
         looks.append((f"and {len(names) - len(order)} more", "", "white", "white"))
-    if samples is not None and samples.test.any() and not samples.test.all():
+    if samples.test.any() and not samples.test.all():
         plain = [("train", "o", style.FAINT, "white"), ("test", "D", style.FAINT, style.INK)]
         looks += [("train", "o", "white", "black"), ("test", "o", "black", "black")] if grey else plain
     handles = [Line2D([], [], ls="", marker=m, ms=6, color=fill, mec=edge, mew=0.4) for _, m, fill, edge in looks]
@@ -236,15 +209,14 @@ def _draw_legend(
 
 
 def _draw_values(
-    ax: Axes, x: FloatArray, y: FloatArray, answer: FloatArray, bounds: Bounds, samples: _Samples | None
+    ax: Axes, x: FloatArray, y: FloatArray, answer: FloatArray, samples: _Samples, picture: dict[str, Any]
 ) -> None:
-    values = np.ma.masked_invalid(answer.reshape(_SIDE, _SIDE))
-    image = ax.imshow(values, extent=bounds, origin="lower", aspect="auto", interpolation="nearest", cmap="cividis")
+    values = np.ma.masked_invalid(answer.reshape(len(y), len(x)))
+    image = ax.imshow(values, cmap="cividis", **picture)
     if values.min() < values.max():
         ax.contour(x, y, values, levels=6, colors="white", linestyles="-", linewidths=0.6, alpha=0.6)
     style.colour_bar(ax, image)
-    if samples is not None:
-        colours = np.full((len(samples.xy), 4), 0.25)
-        if samples.labels is not None:
-            colours = np.asarray(image.to_rgba(np.asarray(samples.labels, dtype=np.float64)))
-        _draw_points(ax, samples, colours[:, :3])
+    colours = np.full((len(samples.xy), 4), 0.25)
+    if samples.labels is not None:
+        colours = np.asarray(image.to_rgba(np.asarray(samples.labels, dtype=np.float64)))
+    _draw_points(ax, samples, colours[:, :3])

@@ -23,9 +23,6 @@ __all__ = ["Picture", "as_picture", "check_figure_path", "save_figure", "save_fr
 #: Pixels (height, width, 3).
 Picture = NDArray[np.uint8]
 
-#: Metadata that would differ between two runs, by format; None leaves it out.
-_UNDATED = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
-
 
 def check_figure_path(path: str | os.PathLike[str]) -> Path:
     """Return the path if its ending is one of a figure; raise a `MeshError` otherwise.
@@ -35,7 +32,7 @@ def check_figure_path(path: str | os.PathLike[str]) -> Path:
     'net.svg'
     """
     target = Path(path)
-    if target.suffix.lower().removeprefix(".") not in _UNDATED:
+    if target.suffix.lower() not in (".svg", ".png", ".pdf"):
         got = f"ends in {target.suffix!r}" if target.suffix else "has no ending"
         raise MeshError(f"cannot save a figure to {str(target)!r}, which {got}; use .svg, .png or .pdf")
     return target
@@ -64,9 +61,10 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 150) 
     style.require_matplotlib()
     target = check_figure_path(path)
     kind = target.suffix.lower().removeprefix(".")
+    undated = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}  # would differ between two runs
     content = io.BytesIO()
     with style.clean_style():
-        figure.savefig(content, format=kind, dpi=dpi, metadata=_UNDATED[kind])
+        figure.savefig(content, format=kind, dpi=dpi, metadata={undated[kind]: None})
     write_whole(target, [content.getvalue()])
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 POSITIVE = "#1f6fb2"
 NEGATIVE = "#e07b00"
-DEAD = "#9a9a9a"
 INK = "#2b2b2b"
 FAINT = "#8a8a8a"
 
@@ -30,15 +29,7 @@ CLASSES = (
     "#1f6fb2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#c9b800", "#7f7f7f", "#882255", "#332288",
 )  # fmt: skip
 
-TEXT = 9.0  # points: titles of panels are one larger
-SMALL = 8.0
-
-#: Fonts for letters that matplotlib's own font lacks, used if they are installed.
-_FALLBACKS = (
-    "Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback",
-    "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "PingFang SC", "Hiragino Sans", "Arial Unicode MS",
-    "Noto Sans Devanagari", "Noto Sans Thai", "Noto Sans Bengali", "Nirmala UI",
-)  # fmt: skip
+SMALL = 8.0  # points: names and numbers; other text is 9, titles of panels 10
 
 
 def require_matplotlib() -> None:
@@ -58,6 +49,12 @@ def clean_style() -> Iterator[None]:
     import matplotlib
     from matplotlib import font_manager
 
+    # for letters that matplotlib's own font lacks
+    fallbacks = (
+        "Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback",
+        "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "PingFang SC", "Hiragino Sans", "Arial Unicode MS",
+        "Noto Sans Devanagari", "Noto Sans Thai", "Noto Sans Bengali", "Nirmala UI",
+    )  # fmt: skip
     installed = {font.name for font in font_manager.fontManager.ttflist}
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
@@ -65,8 +62,8 @@ def clean_style() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(
             {
-                "font.family": ["DejaVu Sans", *(name for name in _FALLBACKS if name in installed)],
-                "font.size": TEXT,
+                "font.family": ["DejaVu Sans", *(name for name in fallbacks if name in installed)],
+                "font.size": 9,
                 "figure.constrained_layout.w_pad": 0.1,  # inches: names do not touch the edge
                 "figure.constrained_layout.h_pad": 0.1,
                 "svg.hashsalt": "meshnn",
@@ -88,6 +85,11 @@ def shorten(name: object, width: int = 14) -> str:
         return line
     head, tail = set_cell_size(line, width // 2), set_cell_size(line[::-1], (width - 1) // 2)[::-1]
     return f"{head.rstrip()}…{tail.lstrip()}"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number and what it counts: 1 edge, 2 edges."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def as_names(what: str, names: Sequence[object] | None, count: int) -> list[str] | None:
@@ -114,22 +116,27 @@ def axes_size(ax: Axes) -> tuple[float, float]:
     return float(box.width * whole.width * points), float(box.height * whole.height * points)
 
 
+def new_figure(width: float, height: float, **options: Any) -> Figure:
+    """Return a figure of this size in inches, laid out by matplotlib."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained", **options)
+
+
 def page_title(figure: Figure, text: str) -> None:
     """Set the title of a whole figure."""
-    figure.suptitle(text, x=0.01, ha="left", fontsize=TEXT + 3, color=INK, parse_math=False)
+    figure.suptitle(text, x=0.01, ha="left", fontsize=12, color=INK, parse_math=False)
 
 
 def panel_title(ax: Axes, text: str, above: float = 6.0) -> None:
     """Set the title of a panel, `above` points above it; a $ in it does not start a formula."""
-    ax.set_title(text, loc="left", pad=above, fontsize=TEXT + 1, color=INK, parse_math=False)
+    ax.set_title(text, loc="left", pad=above, fontsize=10, color=INK, parse_math=False)
 
 
 def quiet_axes(ax: Axes) -> None:
     """Draw thin grey axes on the left and below, with small type."""
-    for side, spine in ax.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(FAINT)
-        spine.set_linewidth(0.8)
+    ax.spines[:].set(color=FAINT, linewidth=0.8)
+    ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(colors=FAINT, labelcolor=INK, labelsize=SMALL, width=0.8, length=3)
 
 
@@ -149,7 +156,7 @@ def colour_bar(ax: Axes, image: AxesImage, extend: str = "neither") -> None:
 def empty_panel(ax: Axes, text: str) -> None:
     """Write into an empty panel why it is empty."""
     ax.set_axis_off()
-    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=TEXT, color=FAINT)
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=9, color=FAINT)
 
 
 def legend_options(**more: Any) -> dict[str, Any]:
