@@ -26,7 +26,7 @@ def thread_count(name: str, value: Any) -> int | None:
         return max(cores() + 1 + int(value), 1)
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
         raise MeshError(f"{name} must be a whole number of at least 1, or -1 for all cores, got {value!r}")
-    return None if value is None else int(value)
+    return None if value is None else min(int(value), 1024)  # more than there are buckets do nothing
 
 
 def threads_for(work: float, n_jobs: int | None) -> int:

@@ -110,7 +110,8 @@ class FloatNet(ReferenceNet):
 
     def activate(self, row: int, total: Array) -> Array:
         """Return the activation of the sums."""
-        return FORMULAS[self.layout.block_of(row).activation](np, total)
+        found: Array = FORMULAS[self.layout.block_of(row).activation](np, total)
+        return found
 
 
 def scaled(blueprint: Blueprint, X: Array) -> Array:
