@@ -184,12 +184,12 @@ class Mesh(StreamingNet):
             "auto", "forward", "factored", "influence" or "adjoint"; `explain` tells what they cost.
         sample_weight : array_like (batch,), optional
             The mean is weighted with it.
-        loss_ticks : "last", "all" or array_like of bool (ticks, batch) or (ticks,)
-            The ticks after which outputs are looked at; the loss is the mean over all looks, each with the weight of
-            its sample. Then y is (ticks, batch, ...), or as without if the target is the same after every tick; what
-            it holds for ticks that are not looked at is ignored.
+        loss_ticks : "last", "all" or array_like of weights (ticks, batch) or (ticks,)
+            The ticks that the loss counts, as a mask or as weights of at least 0: the loss is the mean over them, each
+            times the weight of its sample. Then y is (ticks, batch, ...), or as without if the target is the same after
+            every tick; targets of ticks that do not count are ignored.
         readout : array_like (ticks, batch) or (ticks,), optional
-            Instead of that: the loss is that of one output a sample, the sum over all ticks of the outputs after them,
+            Instead of that: the loss is that of one output per sample, the sum over all ticks of the outputs after them,
             so weighted. 1 at the last tick of each sequence, and 0 elsewhere, reads out where it ends; 1 / length up
             to there, the mean.
         state, return_state
