@@ -189,9 +189,9 @@ class Mesh(StreamingNet):
             times the weight of its sample. Then y is (ticks, batch, ...), or as without if the target is the same after
             every tick; targets of ticks that do not count are ignored.
         readout : array_like (ticks, batch) or (ticks,), optional
-            Instead of that: the loss is that of one output per sample, the sum over all ticks of the outputs after them,
-            so weighted. 1 at the last tick of each sequence, and 0 elsewhere, reads out where it ends; 1 / length up
-            to there, the mean.
+            Instead of that: the loss is that of one output per sample, the weighted sum of its outputs after all ticks.
+            1 at the last tick of each sequence, and 0 elsewhere, reads out where it ends; 1 / length up to there, the
+            mean.
         state, return_state
             As for `forward`; the state is a constant, the gradient is by the parameters alone. A sequence may have
             another length than `ticks` here, too, and with `loss_ticks` or `readout`.

@@ -172,7 +172,7 @@ def test_data_that_cannot_be_used(iris):
     weights[7] = -1
     with pytest.raises(MeshError, match="sample 7 is -1"):
         quick().fit(X, y, sample_weight=weights)
-    with pytest.raises(ValueError, match=r"zero|weight 0"):
+    with pytest.raises(ValueError, match=r"zero|weight"):
         quick().fit(X, y, sample_weight=np.zeros(150))
     with pytest.raises(ValueError, match=r"sample_weight.shape == \(149,\), expected \(150,\)"):
         quick().fit(X, y, sample_weight=np.ones(149))

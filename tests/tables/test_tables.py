@@ -109,7 +109,7 @@ def test_texts_with_a_note(save, content, name, want, note):
         (b"a,b\n1,\x002\n", ["not UTF-8 text", "0x00", "row 1"]),
         # not what it says
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)), ["not UTF-8 text", "as CSV"]),
-        (gzip.compress(b"a,b\n1,2\n", mtime=0), ["not UTF-8 text"]),
+        (gzip.compress(b"a,b\n1,2\n", mtime=0), ["gzip", "ending"]), (b"PK\x03\x04abc\n1\n", ["Excel", "as CSV"]),
         # rows, not lines, are numbered
         ("a,b\n1,2\n3\n4,5\n", ["data.csv: row 2 has 1 values, expected 2", "'3'"]),
         ("a,b\n1,2\n\n\n3,4,5\n", ["row 2 has 3 values, expected 2"]),

@@ -65,7 +65,7 @@ def forecast(
     series = read_series(loaded.table, target, by, features)
     ahead = series.features_ahead(horizon)
     with output.progress("learning") as told:
-        report = lambda done, of: told(done, of, "values")  # noqa: E731
+        report = lambda done, of: told(done, of, f"of {of:,} values")  # noqa: E731
         test = back_test(forecaster, series.values, horizon, level, origins, report, series.features)
         columns = {"forecast": np.array(forecaster.forecast(horizon, ahead), float)}
         bounds = forecaster.forecast_interval(horizon, ahead, level)

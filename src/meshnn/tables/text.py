@@ -133,6 +133,11 @@ class TextReader(Reader):
 
     def _open(self, columns: Sequence[str] | None, default: str) -> None:
         line = self._first_line()
+        kinds = {b"PK\x03\x04": "a zip or Excel", b"\x1f\x8b": "a gzip", b"PAR1": "a Parquet", b"%PDF": "a PDF"}
+        for magic, kind in kinds.items():
+            if line.startswith(magic):
+                advice = "save it as CSV, or fix its ending"
+                raise DataError(f"{self.name} is {kind} file, expected text; {advice}", code="text")
         header = line.removeprefix(b"\xef\xbb\xbf")
         if not header.strip():
             raise DataError(f"{self.name} is empty, expected a header line and rows", code="empty")
