@@ -164,10 +164,10 @@ class StreamModel(OnlineModel, Exports):
     def _learn_row(self, x: Mapping[Hashable, Any], target: float) -> None:
         row = self._row(x)
         assert self.stream_ is not None
-        self.stream_.learn_row(row, target)
+        out = self.stream_.learn_row(row, target)
         self.n_samples_ += 1
         if self._structure is not None:
-            self._structure.saw(self, row, target)
+            self._structure.saw(self, row, target, out)
 
     def explain(self) -> Any:
         """What a sample costs; print it."""

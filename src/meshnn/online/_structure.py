@@ -49,12 +49,10 @@ class StreamStructure:
             raise MeshError(f"{refusal}, of the features of the first sample; {advice}")
         return found
 
-    def saw(self, model: StreamModel, row: Array, target: float) -> None:
-        """A sample that was just learned; edits the net when it is time."""
-        stream = model.stream_
-        assert stream is not None
+    def saw(self, model: StreamModel, row: Array, target: float, out: Array) -> None:
+        """Take note of a sample that was just learned, with the outputs before; edit the net when it is time."""
         self._rows.append((row[0, 0].copy(), np.array([float(target)])))
-        loss = float(model._loss_of(stream._out[0, 0], target))
+        loss = float(model._loss_of(out, target))
         if math.isfinite(loss):
             self._loss, self._count = self._loss + loss, self._count + 1
         if model.n_samples_ % self.every == 0 and model.n_samples_ // self.every <= self.rounds:

@@ -29,16 +29,6 @@ class Learner(ABC):
     #: Samples that are kept to be learned from again.
     places: int = 0
 
-    @property
-    def described(self) -> str:
-        """What it is, in words."""
-        return self.name
-
-    @staticmethod
-    def dtype(given: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the precision it works in."""
-        return given
-
     @abstractmethod
     def moved(self, parameters: IntArray, groups: IntArray, outputs: IntArray) -> Learner:
         """Return the same for other parameters, of which each was one of these, or is new (-1); and so the outputs."""
@@ -48,16 +38,12 @@ class Learner(ABC):
         """Return the filter and the optimiser as the core takes them; None for the one that it is not."""
 
     @abstractmethod
-    def price(self, n_parameters: int, n_outputs: int, itemsize: int) -> tuple[float, float]:
-        """Return the multiply-adds of an update, and the bytes it holds."""
-
-    @abstractmethod
     def state(self) -> dict[str, Array]:
         """Return all that it remembers, by name; arrays that may be written to."""
 
     @abstractmethod
-    def limits(self) -> dict[str, tuple[Any, Any]]:
-        """Return the smallest and largest numbers of stored arrays: others would make parameters infinite."""
+    def limits(self, dtype: np.dtype[Any]) -> dict[str, tuple[Any, Any]]:
+        """Return the smallest and largest numbers of arrays stored in a precision: others make parameters infinite."""
 
 
 class FirstOrderLearner(Learner):
@@ -90,17 +76,13 @@ class FirstOrderLearner(Learner):
             array[kept] = getattr(m, name)[parameters[kept]]
         return found
 
-    def price(self, n_parameters: int, n_outputs: int, itemsize: int) -> tuple[float, float]:
-        """Return what an update of moments and parameters costs."""
-        return 4.0 * n_parameters, 3.0 * n_parameters * itemsize
-
     def state(self) -> dict[str, Array]:
         """Return the moments."""
         return {"first": self.moments.first, "second": self.moments.second}
 
-    def limits(self) -> dict[str, tuple[Any, Any]]:
+    def limits(self, dtype: np.dtype[Any]) -> dict[str, tuple[Any, Any]]:
         """Return bounds whose squares are finite."""
-        most = LIMITS.stored if self.moments.first.dtype.itemsize == 8 else float(np.sqrt(LIMITS.stored))
+        most = LIMITS.stored if dtype.itemsize == 8 else float(np.sqrt(LIMITS.stored))
         return {"first": (-most, most), "second": (0.0, most), "values": (-most, most)}
 
 
