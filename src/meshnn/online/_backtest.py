@@ -10,6 +10,7 @@ import numpy as np
 
 from meshnn.arguments import whole_number
 from meshnn.arrays import Array, IntArray
+from meshnn.online._judge import mean_of
 from meshnn.online.forecaster import MeshForecaster
 
 __all__ = ["BackTest", "back_test"]
@@ -39,18 +40,16 @@ class BackTest:
 
     def errors(self, of: str = "forecasts") -> Array:
         """Mean absolute errors `(horizon,)` by steps ahead; NaN where there is none."""
-        return _means(np.abs(getattr(self, of) - self.truth))
+        return _mean(np.abs(getattr(self, of) - self.truth))
 
     def covered(self) -> Array:
         """Share of values `(horizon,)` inside their interval, by steps ahead."""
         inside = np.where(np.isnan(self.truth), np.nan, (self.truth >= self.lower) & (self.truth <= self.upper))
-        return _means(inside)
+        return _mean(inside)
 
 
-def _means(values: Array) -> Array:
-    good = np.isfinite(values)
-    count = good.sum(axis=0)
-    return np.where(count > 0, np.where(good, values, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+def _mean(values: Array) -> Array:
+    return mean_of(np.ones_like(values), values)
 
 
 def back_test(
