@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from meshnn.arguments import switch
-from meshnn.codes import ACTIVATIONS
 from meshnn.net import Net
 
 if TYPE_CHECKING:  # few programs stream
-    from meshnn.streaming.growth import Growth
     from meshnn.streaming.portable import PortableStream
     from meshnn.streaming.stream import Stream
 
@@ -115,20 +112,10 @@ class StreamingNet(Net):
         """
         from meshnn.streaming.growth import grown
 
-        self.move_stream(stream, grown(self._topology, inputs, outputs), loss=loss)
-
-    def move_stream(
-        self, stream: Stream, growth: Growth, weights: ArrayLike | None = None, loss: str | None = None
-    ) -> None:
-        """Go on with a graph that came from this one, see `meshnn.streaming.growth`; new edges have weight 0."""
-        t = growth.topology
-        if weights is None:
-            weights = np.where(growth.edges >= 0, self.weights[growth.edges], 0.0)
+        growth = grown(self._topology, inputs, outputs)
+        weights = np.where(growth.edges >= 0, self.weights[growth.edges], 0.0)
         codes = np.where(growth.neurons >= 0, self._codes[growth.neurons], self._codes[-1])
-        codes[t.n_clamped : t.n_clamped + t.n_hidden][growth.neurons[t.hidden] < 0] = (
-            self._codes[self._topology.n_clamped] if self._topology.n_hidden else ACTIVATIONS["tanh"]
-        )
-        codes[: t.n_clamped] = 0
+        codes[: growth.topology.n_clamped] = 0
         ties, parameters = self._ties.edited(growth.edges)
-        self.replace(t, weights, codes, ties)
+        self.replace(growth.topology, weights, codes, ties)
         stream.grow(growth, self.values, self._codes, self._ties, parameters, loss)

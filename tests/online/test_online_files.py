@@ -251,7 +251,7 @@ def test_policies_of_structure_see_the_right_labels_after_the_third_class(tmp_pa
         y = ["first", "second", "third"][2 if k == 33 else k % 2]
         model.learn_one(x, y)
         met.append(model.classes_.index(y))
-    assert [int(t[0]) for _, t in model._structure._rows] == met
+    assert model._structure.to_tree()["targets"].tolist() == met
     model.save(tmp_path / "a.mesh")
     loaded = meshnn.load(tmp_path / "a.mesh")
     for x in samples(30, seed=4):

@@ -47,7 +47,9 @@ class Tail:
         return self._rows[self._end - steps]
 
     def widen(self, width: int) -> None:
-        """So many columns, the new ones NaN."""
+        """Make so many columns, the new ones NaN."""
+        if width == self._rows.shape[1]:
+            return
         rows = np.full((len(self._rows), width), np.nan)
         rows[:, : self._rows.shape[1]] = self._rows
         self._rows = rows
