@@ -328,7 +328,7 @@ def test_the_net_of_paths_is_that_of_the_stream():
     rows = expert.w.last(expert.depth)[-len(expert.lags) :] * np.linspace(0.5, 1.5, 5)[:, None]
     rows[2, 1] = np.nan
     still, moved = _Net(expert, 5, Draws(0.0)), _Net(expert, 5, Draws(1e-6))
-    outputs = [expert.stream.peek_row(row[None, None].copy())[0] for row in rows]
+    outputs = expert.stream.peek_rows(rows[:, None])[:, 0]
     np.testing.assert_allclose(still(rows), outputs, rtol=1e-9, atol=1e-9)
     t, weights = expert.mesh.topology, expert.mesh.weights.copy()
     c = t.n_clamped
@@ -338,7 +338,7 @@ def test_the_net_of_paths_is_that_of_the_stream():
         for sign in (1.0, -1.0):
             expert.stream.values[:] = weights + sign * D[t.src, t.dst]
             expert.stream.refresh()
-            sides.append(expert.stream.peek_row(row[None, None].copy())[0])
+            sides.append(expert.stream.peek_rows(row[None, None].copy())[0, 0])
         slope = (sides[0] - sides[1]) / 2
         np.testing.assert_allclose(moved(rows)[k] - still(rows)[k], slope, rtol=1e-3, atol=1e-9)
 

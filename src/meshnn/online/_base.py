@@ -159,7 +159,7 @@ class StreamModel(OnlineModel, Exports):
                 return None
             row = self.features_.fill(x)
         assert self.stream_ is not None
-        return self.stream_.peek_row(row)
+        return np.asarray(self.stream_.peek_rows(row)[0])
 
     def _learn_row(self, x: Mapping[Hashable, Any], target: float) -> None:
         row = self._row(x)

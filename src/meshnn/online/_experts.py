@@ -146,7 +146,7 @@ class Expert:
         w, expected = value - base, base
         if self.stream is not None:
             row = self._fill(self.w.back(self.lags), features)
-            expected = base + float(self.stream.peek_row(row)[0])
+            expected = base + float(self.stream.peek_rows(row)[0, 0])
             if learns and w == w:
                 self.stream.learn_row(row, w)
         self.w.append(w)
@@ -172,7 +172,7 @@ class Expert:
         stream, (low, high) = self.stream, bounds
 
         def step(base: Any, w: Array, seen: Array | None, k: int) -> Any:
-            value = base if stream is None else base + float(stream.peek_row(self._fill(w, seen))[0])
+            value = base if stream is None else base + float(stream.peek_rows(self._fill(w, seen))[0, 0])
             return min(max(value, low), high) if value == value else value
 
         past = [tail.last(self.depth + ago)[: self.depth] for tail in (z, self.w)]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array, BoolArray, FloatArray, IntArray
-from meshnn.codes import Mode
 from meshnn.errors import DataError
 from meshnn.online._base import StreamModel
 from meshnn.tables.blocks import Block
@@ -30,7 +29,7 @@ class Rows:
 
     columns: dict[str, Parsed]  # those that are learned from
     labels: Labels | None  # targets of a classifier
-    values: FloatArray | None  # of a regressor; NaN where missing
+    targets: Any  # values of a regressor, NaN where missing; None for classes
     times: tuple[str, Any] | None  # of the column that orders the rows
     count: int  # rows that are in order
     fault: DataError | None  # what is wrong with the row after them
@@ -38,14 +37,7 @@ class Rows:
     @property
     def learned(self) -> BoolArray:
         """Rows that have a target."""
-        found = self.labels.codes >= 0 if self.labels is not None else self.targets == self.targets
-        return np.asarray(found)
-
-    @property
-    def targets(self) -> FloatArray:
-        """The values of a regressor."""
-        assert self.values is not None
-        return self.values
+        return np.asarray(self.labels.codes >= 0 if self.labels is not None else self.targets == self.targets)
 
     def stop(self, at: int, code: str, column: str, cell: str, message: str) -> None:
         """End the rows before one that cannot be used; the error is raised when it comes."""
@@ -109,7 +101,7 @@ class TableRunner:
             rows.labels = parse_labels(cells, recipe.labels)
             return
         parsed = parse_column(cells)
-        rows.values = parsed.numbers
+        rows.targets = parsed.numbers
         wrong = [int((parsed.codes >= 0).argmax())] if parsed.texts else []
         wrong += [parsed.infinite] if parsed.infinite >= 0 else []
         if wrong and min(wrong) < rows.count:
@@ -210,7 +202,7 @@ class TableRunner:
         model, learn = self.model, bool(rows.learned[row])
         target = None
         if learn:
-            target = float(rows.targets[row]) if rows.labels is None else rows.labels.values[rows.labels.codes[row]]
+            target = rows.targets[row] if rows.labels is None else rows.labels.values[rows.labels.codes[row]]
             if rows.labels is not None and target not in model._number and len(model.classes_) >= MAX_CLASSES:
                 raise DataError(
                     f"target {shown(self.recipe.target)} has more than {MAX_CLASSES:,} classes: it looks like an "
@@ -313,14 +305,7 @@ def model_values(model: Any, out: FloatArray) -> FloatArray:
 
 
 def outputs_of(model: StreamModel, X: FloatArray) -> FloatArray:
-    """Outputs for rows of features, nothing being learned.
-
-    A net that remembers goes on from row to row; another one sees each for itself, by the scaling of now.
-    """
+    """Outputs for rows of features, nothing being learned; a net that remembers goes on from row to row."""
     stream = model.stream_
     assert stream is not None
-    if model.memory == "carry":
-        return stream.run(X)
-    out = np.empty((len(X), 1, stream.topology.n_outputs), stream.dtype)
-    stream._call(Mode.PEEK, np.ascontiguousarray(X[:, None], stream.dtype), stream._nothing(0), 0, out)
-    return np.asarray(out[:, 0])
+    return stream.run(X) if model.memory == "carry" else stream.peek_rows(X[:, None])

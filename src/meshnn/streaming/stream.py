@@ -262,11 +262,11 @@ class Stream(BaseStream):
         if self.values is not self._given and mode & code.Mode.LEARN:
             self._given[:] = self.values
 
-    def peek_row(self, row: Array) -> Array:
-        """`peek` for a row `(1, 1, n_inputs)` of the right dtype that was checked: the outputs `(n_outputs,)`."""
-        out: Array = np.empty((1, 1, self.topology.n_outputs), self.dtype)
-        self._call(code.Mode.PEEK, row, self._buffers[0], 0, out)
-        return np.asarray(out[0, 0])
+    def peek_rows(self, rows: Array) -> Array:
+        """`peek` for rows `(T, 1, n_inputs)` of the right dtype that were checked: the outputs `(T, n_outputs)`."""
+        out: Array = np.empty((len(rows), 1, self.topology.n_outputs), self.dtype)
+        self._call(code.Mode.PEEK, rows, self._buffers[0], 0, out)
+        return np.asarray(out[:, 0])
 
     def learn_row(self, row: Array, target: float) -> Array:
         """`step` and `learn` for such a row and a target of one number; the outputs before, valid until the next."""
