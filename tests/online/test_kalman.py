@@ -54,12 +54,14 @@ def test_squared_errors_are_the_textbook(kind, n_outputs):
     state, P = random_state(rng, group, n_outputs, covariance=kind, **PLAIN)
     theta = rng.normal(size=21)
     want_theta, want_P = theta.copy(), P.copy()
-    for _ in range(5):
+    for step in range(1, 6):
         H, y, t = rng.normal(size=(n_outputs, 21)), rng.normal(size=n_outputs), rng.normal(size=n_outputs)
         H[:, group == 0] *= np.arange(n_outputs)[:, None] == 0  # the readout of one output alone
-        S = H @ want_P @ H.T + 0.5 * np.eye(n_outputs)
-        K = want_P @ H.T @ np.linalg.inv(S)
-        want_theta += K @ (t - y)
+        seen = np.arange(n_outputs) != step  # one target is missing in the first steps
+        t[~seen] = np.nan
+        S = H[seen] @ want_P @ H[seen].T + 0.5 * np.eye(seen.sum())
+        K = want_P @ H[seen].T @ np.linalg.inv(S)
+        want_theta += K @ (t - y)[seen]
         changed = want_P - K @ S @ K.T
         for members in blocks_of(state):
             want_P[np.ix_(members, members)] = changed[np.ix_(members, members)]
@@ -184,17 +186,6 @@ def test_missing_targets_change_nothing():
     assert before == (theta.tobytes(), state.filter.P.tobytes(), state.filter.memo.tobytes())
 
 
-def test_outputs_without_target_teach_nothing():
-    rng = np.random.default_rng(2)
-    state, P = random_state(rng, np.zeros(9), 3, **PLAIN)
-    theta, H, y = np.zeros(9), rng.normal(size=(3, 9)), rng.normal(size=3)
-    state.update(theta, H, y, np.array([0.4, np.nan, -1.0]), codes.LossCode.SQUARED_ERROR)
-    seen = [0, 2]
-    S = H[seen] @ P @ H[seen].T + 0.5 * np.eye(2)
-    want = P @ H[seen].T @ np.linalg.solve(S, np.array([0.4, -1.0]) - y[seen])
-    np.testing.assert_allclose(theta, want, rtol=1e-9)
-
-
 def test_an_outlier_moves_less_than_a_likely_error():
     moved = []
     for error in (1.0, 1e3):
@@ -236,17 +227,17 @@ def test_forgetting_is_found(moves):
 @pytest.mark.parametrize("kind", ["full", "decoupled"])
 @pytest.mark.parametrize("name", ["CROSS_ENTROPY", "BINARY_CROSS_ENTROPY", "SQUARED_ERROR", "HUBER"])
 def test_stays_positive(name, kind):
-    """50,000 samples with slopes and targets of any size, runs of the same one, outputs that do not count."""
+    """10,000 samples with slopes and targets of any size, runs of the same one, outputs that do not count."""
     code = getattr(codes.LossCode, name)
     rng = np.random.default_rng(6)
     state = KalmanLearner(np.repeat(np.arange(3), 4), 2, covariance=kind)
     H = rng.normal(size=(50, 2, 12)) * 10.0 ** rng.uniform(-6, 4, size=(50, 1, 1))
     H[:10] = H[0]
     H[10:15, 1] = 0.0
-    n = 50_000
+    n = 10_000
     Y = rng.normal(size=(n, 2)) * 10.0 ** rng.uniform(-3, 6, size=(n, 1))
     targets = rng.integers(2, size=(n, 2)).astype(float)
-    targets[20_000:30_000] = 1.0
+    targets[4_000:6_000] = 1.0
     if code in (codes.LossCode.SQUARED_ERROR, codes.LossCode.HUBER):
         targets *= 10.0 ** rng.uniform(-3, 90, size=(n, 1))
     targets[rng.random((n, 2)) < 0.1] = np.nan
