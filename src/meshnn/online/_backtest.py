@@ -66,11 +66,10 @@ def back_test(
     points = _points(n, horizon, whole_number("origins", origins, least=0))
     shape = (len(points), horizon)
     found = {name: np.full(shape, np.nan) for name in ("forecasts", "naive", "seasonal", "lower", "upper", "truth")}
-    next_ = 0
+    number = {t: k for k, t in enumerate(points.tolist())}
     for t, value in enumerate(y.tolist()):
-        if next_ < len(points) and t == points[next_]:
-            _try(model, y, X, t, horizon, level, {name: rows[next_] for name, rows in found.items()})
-            next_ += 1
+        if (k := number.get(t)) is not None:
+            _try(model, y, X, t, horizon, level, {name: rows[k] for name, rows in found.items()})
         model.learn_one(value, None if X is None else X[t])
         if told is not None:
             told(t + 1, n)

@@ -129,7 +129,7 @@ class StreamModel(OnlineModel, Exports):
 
     def _row(self, x: Any) -> Array:
         """The row of a sample that is to be learned; a net is built, or grows, for features that are new."""
-        row = None if self.stream_ is None else self.features_.quick(x)
+        row = self.features_.quick(x)
         if row is not None:
             return row
         self._check(x)
@@ -152,14 +152,11 @@ class StreamModel(OnlineModel, Exports):
 
     def _outputs_of(self, x: Mapping[Hashable, Any]) -> Array | None:
         """Outputs for a sample, nothing being remembered; None before anything was learned."""
-        row = None if self.stream_ is None else self.features_.quick(x)
+        row = self.features_.quick(x)
         if row is None:
             self._check(x)
-            if self.stream_ is None:
-                return None
             row = self.features_.fill(x)
-        assert self.stream_ is not None
-        return np.asarray(self.stream_.peek_rows(row)[0])
+        return None if self.stream_ is None else np.asarray(self.stream_.peek_rows(row)[0])
 
     def _learn_row(self, x: Mapping[Hashable, Any], target: float) -> None:
         row = self._row(x)

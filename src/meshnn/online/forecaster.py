@@ -126,7 +126,7 @@ class MeshForecaster(OnlineModel):
         features = self.features_
         if x is not None and not len(features):
             features.check(_given(x))
-            features = features.with_(features.missing(dict.fromkeys(x, 0.0)))
+            features = features.with_(features.missing(x))
         row = self._row(features, x, missing)
         if missing and not self.n_samples_:
             raise DataError("the first value is missing; begin with one that is there")
