@@ -66,9 +66,7 @@ class StreamStructure:
         kept[:] = np.where(np.isnan(kept), np.nan, kept < 0.5)
 
     def _edit(self, model: StreamModel) -> None:
-        mesh, stream = model.mesh_, model.stream_
-        assert mesh is not None
-        assert stream is not None
+        mesh, stream = model._net
         before, known = mesh.topology, self._runtime(model)
         epoch = model.n_samples_ // self.every
         change, words = known.edit(epoch, self._loss / self._count if self._count else math.nan)
@@ -84,9 +82,8 @@ class StreamStructure:
 
     def _runtime(self, model: StreamModel) -> runtime.Structure:
         """Make the policies' view of the net: anew every time, as features and classes may have come."""
-        assert model.mesh_ is not None
         seed = as_generator(model.n_samples_)
-        known = runtime.Structure(self.policies, model.mesh_, self._samples(model), self.rounds, seed)
+        known = runtime.Structure(self.policies, model._net[0], self._samples(model), self.rounds, seed)
         known.memories = self.memories
         return known
 
@@ -105,7 +102,7 @@ class StreamStructure:
     @classmethod
     def from_tree(cls, tree: Tree, model: StreamModel) -> StreamStructure:
         """Return the policies of a model with its net, from a tree that may come from anywhere."""
-        assert model.stream_ is not None
+        mesh, stream = model._net
         found = cls(runtime.structure_from_tree(tree["policies"]), model.structure_every, model.structure_rounds)
         found.memories = runtime.memories_from_tree(found.policies, tree["memories"])
         found._loss, found._count = float(tree["loss"]), whole_number("count", tree["count"], least=0, most=2**53)
@@ -116,19 +113,16 @@ class StreamStructure:
         found._rows.widen(rows.shape[1])
         last = {"rows": found._rows.last(len(targets)), "targets": found._targets.last(len(targets))}
         fill_arrays(last, {name: tree[name] for name in last}, gaps=True)
-        model.stream_.as_targets(targets[:, None], len(targets))
+        stream.as_targets(targets[:, None], len(targets))
         found._runtime(model)  # refuses policies for another graph
-        assert model.mesh_ is not None
         for policy, memory in zip(found.policies, found.memories, strict=True):
-            if refusal := policy.refusal_of(getattr(memory, "first", None) or model.mesh_.topology.n_edges):
+            if refusal := policy.refusal_of(getattr(memory, "first", None) or mesh.topology.n_edges):
                 raise FileError(refusal)
         return found
 
     def _samples(self, model: StreamModel) -> InMemorySamples:
         """The last ones, as the net sees them."""
-        stream, mesh = model.stream_, model.mesh_
-        assert stream is not None
-        assert mesh is not None
+        mesh, stream = model._net
         self._rows.widen(mesh.topology.n_inputs)
         rows, targets = self._last()
         X, y = stream.scaled(rows, targets[:, None])

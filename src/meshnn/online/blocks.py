@@ -222,13 +222,12 @@ class TableRunner:
     def _stretch(self, rows: Rows, first: int, last: int) -> Piece:
         """Rows that bring nothing new, in compiled code."""
         model = self.model
-        assert model.stream_ is not None
         if rows.labels is None:
             targets = rows.targets[first:last]
         else:  # as `learn_one` has it, one output for two classes
             number = self._numbers(rows, first, last)
             targets = np.where(number < 0, np.nan, 1 - number if len(model.classes_) <= 2 else number)
-        out = model.stream_.run(self.matrix(rows, first, last), targets)
+        out = model._net[1].run(self.matrix(rows, first, last), targets)
         model.n_samples_ += int(rows.learned[first:last].sum())
         return self._piece(rows, first, last, out)
 
@@ -306,6 +305,5 @@ def model_values(model: Any, out: FloatArray) -> FloatArray:
 
 def outputs_of(model: StreamModel, X: FloatArray) -> FloatArray:
     """Outputs for rows of features, nothing being learned; a net that remembers goes on from row to row."""
-    stream = model.stream_
-    assert stream is not None
+    stream = model._net[1]
     return stream.run(X) if model.memory == "carry" else stream.peek_rows(X[:, None])

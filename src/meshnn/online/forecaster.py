@@ -83,7 +83,7 @@ class MeshForecaster(OnlineModel):
         self.season, self.lags, self.hidden, self.horizon = season, lags, hidden, horizon
         self.settings, self.random_state = settings, random_state
         self._experts: list[Expert] = []
-        self._judge: Judge | None = None
+        self._judge = Judge(0, 1)
         self._seed = 0
         self.features_ = Features()
         self.n_samples_ = 0
@@ -143,7 +143,7 @@ class MeshForecaster(OnlineModel):
         if self.season == "auto" and is_time_to_look(self.n_samples_):
             self._look_for_season()
         if most := {256: 8, 1024: 5}.get(self.n_samples_):  # from then on only those that are weighted most go on
-            belief = self._judged.weights(self.n_samples_).max(axis=1)
+            belief = self._judge.weights(self.n_samples_).max(axis=1)
             best = np.argsort(-belief, kind="stable")[:most]
             self._keep(np.unique(np.append(best, 0)))  # the naive one stays
 
@@ -159,11 +159,6 @@ class MeshForecaster(OnlineModel):
             known = ", ".join(map(repr, features.names[:20]))
             raise DataError(f"feature {name!r} {what} x; the features are {known}. Give NaN for a missing value")
         return np.array(features.fill(found)[0, 0])
-
-    @property
-    def _judged(self) -> Judge:
-        assert self._judge is not None
-        return self._judge
 
     def _begin(self, season: int | None = None) -> None:
         """Start with nothing learned. Arguments are checked here."""
@@ -188,7 +183,7 @@ class MeshForecaster(OnlineModel):
             expert.widen(len(self.features_))
 
     def _take(self, value: float, row: Array, learns: bool) -> None:
-        judge = self._judged
+        judge = self._judge
         self._rows.append(row if len(row) else math.nan)
         self._learned.append(float(learns))
         seen = self._seen_features()
@@ -235,7 +230,7 @@ class MeshForecaster(OnlineModel):
 
     def _keep(self, which: IntArray) -> None:
         self._experts = [self._experts[k] for k in which]
-        self._judged.keep(which)
+        self._judge.keep(which)
 
     # -- forecasts ---------------------------------------------------------------------------------------------------
 
@@ -285,7 +280,7 @@ class MeshForecaster(OnlineModel):
         rng = np.random.default_rng([self._seed, self.n_samples_])
         seen = [(self._past[e.view.log], self._bounds(e.view.log, horizon)) for e in self._experts]
         paths, shares = draw_all(self._experts, seen, self._weights(horizon), self._seen_features(future), rng)
-        return quantiles(paths, shares, self._forecast(horizon, future), levels, self._judged)
+        return quantiles(paths, shares, self._forecast(horizon, future), levels, self._judge)
 
     def _future(self, horizon: int, xs: Any) -> Array:
         rows = np.full((horizon, len(self.features_)), np.nan)
@@ -298,7 +293,7 @@ class MeshForecaster(OnlineModel):
         return rows
 
     def _weights(self, horizon: int) -> Array:
-        W = self._judged.weights(self.n_samples_)
+        W = self._judge.weights(self.n_samples_)
         return np.concatenate([W, np.repeat(W[:, -1:], max(horizon - W.shape[1], 0), axis=1)], axis=1)[:, :horizon]
 
     def _forecast(self, horizon: int, future: Array) -> Array:
@@ -327,9 +322,9 @@ class MeshForecaster(OnlineModel):
 
     def explain(self) -> list[tuple[str, float, float]]:
         """Who is believed: name of each expert, its weight one step ahead and at the horizon; the first is naive."""
-        if self._judge is None:
+        if not self._experts:
             raise MeshError("nothing was learned yet; call learn_one first")
-        W = self._judged.weights(self.n_samples_)
+        W = self._judge.weights(self.n_samples_)
         found = [(e.view.name, float(w[0]), float(w[-1])) for e, w in zip(self._experts, W, strict=True)]
         return sorted(found, key=lambda line: -line[1] - line[2])
 
@@ -340,7 +335,7 @@ class MeshForecaster(OnlineModel):
         tree = super().to_tree()
         tree |= {"n_samples": self.n_samples_, "seed": self._seed,
                  "features": to_plain(self.features_.names, "feature")}  # fmt: skip
-        if self._judge is not None:
+        if self._experts:
             tree |= {"season": self.season_, "judge": self._judge.to_tree(),
                      "experts": [expert.to_tree() for expert in self._experts],
                      "past": {name: array.copy() for name, array in self._tails().items()}}  # fmt: skip
@@ -375,7 +370,7 @@ class MeshForecaster(OnlineModel):
         self._keep(np.array(numbers))
         for expert, part in zip(self._experts, tree["experts"], strict=True):
             expert.restore(part)
-        self._judged.restore(tree["judge"])
+        self._judge.restore(tree["judge"])
         fill_arrays(self._tails(), tree["past"], gaps=True)
         last = self._past[0].last(min(self.n_samples_, self._past[0].keep))
         if not (np.abs(last) <= TUNING.largest).all():
