@@ -39,8 +39,10 @@ class Rows:
         """Rows that have a target."""
         return np.asarray(self.labels.codes >= 0 if self.labels is not None else self.targets == self.targets)
 
-    def stop(self, at: int, code: str, column: str, cell: str, message: str) -> None:
-        """End the rows before one that cannot be used; the error is raised when it comes."""
+    def stop(self, block: Block, at: int, code: str, column: str, called: str, what: str) -> None:
+        """End the rows before one that cannot be used; the error is raised when it comes. `what` has {cell}, {row}."""
+        cell, row = _cell(block, column, at)
+        message = f"{called} {what.format(cell=cell, row=row)}"
         self.count, self.fault = at, DataError(message, code=code, field=column, value=cell)
 
 
@@ -86,9 +88,8 @@ class TableRunner:
                 _, row = _cell(block, column, parsed.infinite)
                 self._note("infinite", column, f"column {shown(column)} is infinite in row {row}: taken as missing")
             if self.separator in (";", "\t") and 0 <= (at := decimal_comma(parsed)) < rows.count:
-                cell, row = _cell(block, column, at)
-                what = f"has decimal commas ({cell!r} in row {row}), expected decimal points"
-                rows.stop(at, "decimal", column, cell, f"{name}: column {shown(column)} {what}")
+                what = "has decimal commas ({cell!r} in row {row}), expected decimal points"
+                rows.stop(block, at, "decimal", column, f"{name}: column {shown(column)}", what)
         self._read_target(rows, block, name)
         if recipe.by is not None:
             self._check_order(rows, block, name, recipe.by)
@@ -105,28 +106,25 @@ class TableRunner:
         wrong = [int((parsed.codes >= 0).argmax())] if parsed.texts else []
         wrong += [parsed.infinite] if parsed.infinite >= 0 else []
         if wrong and min(wrong) < rows.count:
-            cell, row = _cell(block, recipe.target, min(wrong))
-            what = f"holds {cell!r} in row {row}, expected a finite number; fix or empty the cell"
-            message = f"{name}: target {shown(recipe.target)} {what}"
-            rows.stop(min(wrong), "text target", recipe.target, cell, message)
+            what = "holds {cell!r} in row {row}, expected a finite number; fix or empty the cell"
+            rows.stop(block, min(wrong), "text target", recipe.target, f"{name}: target {shown(recipe.target)}", what)
 
     def _check_order(self, rows: Rows, block: Block, name: str, by: str) -> None:
         kind, times, good = parse_times(block.table.column(by), None if self.latest is None else self.latest[0])
-        called = f"{name}: column {shown(by)}, which orders the rows"
+        called = f"{name}: column {shown(by)}, which orders the rows:"
         if good < rows.count:
             wanted = "a number" if kind == "number" else "a number, or a time like 2026-08-01 12:30:00 or 2026-08"
-            cell, row = _cell(block, by, good)
-            rows.stop(good, "order", by, cell, f"{called}: row {row} holds {cell!r}, expected {wanted}; fix the cell")
+            rows.stop(
+                block, good, "order", by, called, f"row {{row}} holds {{cell!r}}, expected {wanted}; fix the cell"
+            )
         rows.times = kind, times
         at = np.flatnonzero(_there(kind, times[: rows.count]))
         before = [] if self.latest is None else [self.latest[1]]
         ordered = np.concatenate([np.array(before, times.dtype), times[at]])
         steps = np.flatnonzero(ordered[1:] < ordered[:-1])
         if len(steps):
-            first = int(at[steps[0] + 1 - len(before)])
-            cell, row = _cell(block, by, first)
-            what = f"row {row} ({cell}) comes before the row above it; sort the table by that column"
-            rows.stop(first, "order", by, cell, f"{called}: {what}")
+            what = "row {row} ({cell}) comes before the row above it; sort the table by that column"
+            rows.stop(block, int(at[steps[0] + 1 - len(before)]), "order", by, called, what)
 
     def _note(self, code: str, column: str, text: str) -> None:
         self.notes.setdefault((code, column), text)

@@ -15,7 +15,7 @@ from meshnn.errors import DataError, MeshError
 from meshnn.losses import Loss
 from meshnn.parameters import Ties
 from meshnn.storage import Tree
-from meshnn.streaming.learners import Learner
+from meshnn.streaming.kalman import Learner
 from meshnn.streaming.state import Workspace, fill_arrays
 from meshnn.topology import Topology
 

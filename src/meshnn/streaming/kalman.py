@@ -21,10 +21,10 @@ from meshnn.arguments import FROM_0, POSITIVE, SHARE, known, real_number, whole_
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.codes import Memo, StreamNumbers
 from meshnn.errors import MeshError
-from meshnn.streaming.learners import Learner
+from meshnn.streaming.learners import FirstOrderLearner
 from meshnn.streaming.state import LIMITS, Workspace, aligned
 
-__all__ = ["KalmanLearner", "KalmanSettings"]
+__all__ = ["KalmanLearner", "KalmanSettings", "Learner"]
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class _Block(NamedTuple):
             strip[:] = dense[rows, : strip.shape[1]]
 
 
-class KalmanLearner(Learner):
+class KalmanLearner:
     """The extended Kalman filter, and what it knows about the parameters of a net. Settings: `KalmanSettings`, and
 
     Parameters
@@ -184,6 +184,7 @@ class KalmanLearner(Learner):
 
     name = "ekf"
     filters = True
+    pace = (0.0, 1.0)  # of first-order learners
 
     def __init__(self, group: IntArray, n_outputs: int, dtype: Any = None, replays: int = 500, **settings: Any) -> None:
         if wrong := [name for name in settings if name not in KalmanSettings.__dataclass_fields__]:
@@ -319,3 +320,7 @@ class KalmanLearner(Learner):
         kept = np.flatnonzero(origin >= 0)
         memo[Memo.NOISE + new.n_outputs + kept] = known[Memo.NOISE + self.n_outputs + origin[kept]]
         return new
+
+
+#: The settings of a learner, and what it remembers from sample to sample.
+Learner = FirstOrderLearner | KalmanLearner

@@ -13,8 +13,8 @@ from meshnn.codes import Memo, StepRule
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
 from meshnn.plan.influence import reach_sets
-from meshnn.streaming.kalman import KalmanLearner
-from meshnn.streaming.learners import AdamLearner, Learner, SgdLearner
+from meshnn.streaming.kalman import KalmanLearner, Learner
+from meshnn.streaming.learners import AdamLearner, SgdLearner
 from meshnn.streaming.state import Workspace
 from meshnn.topology import Topology
 

@@ -20,8 +20,8 @@ from meshnn.storage import Tree
 from meshnn.streaming.base import BaseStream
 from meshnn.streaming.explanation import StreamExplanation, explained
 from meshnn.streaming.growth import Growth, moved_influences, row_slices
-from meshnn.streaming.kalman import KalmanLearner
-from meshnn.streaming.learners import AdamLearner, Learner, SgdLearner
+from meshnn.streaming.kalman import KalmanLearner, Learner
+from meshnn.streaming.learners import AdamLearner, SgdLearner
 from meshnn.streaming.state import Workspace, mean_and_scale, new_state, standardised
 from meshnn.topology import Topology
 
