@@ -156,14 +156,18 @@ class StreamModel(OnlineModel, Exports):
         if row is None:
             self._check(x)
             row = self.features_.fill(x)
-        return None if self.stream_ is None else np.asarray(self.stream_.peek_rows(row)[0])
+        if self.stream_ is None:
+            return None
+        out: Array = self.stream_.peek_rows(row)[0]
+        return out
 
     def _learn_row(self, x: Mapping[Hashable, Any], target: float) -> None:
         row = self._row(x)
-        out = self._net[1].learn_row(row, target)
+        assert self.stream_ is not None
+        out = self.stream_.learn_row(row, target)
         self.n_samples_ += 1
         if self._structure is not None:
-            self._structure.saw(self, row, target, out)
+            self._structure.saw(self, row, target, out[0, 0])
 
     @property
     def _net(self) -> tuple[Mesh, Stream]:

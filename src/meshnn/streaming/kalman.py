@@ -307,7 +307,12 @@ class KalmanLearner:
             home[block.members], place[block.members] = b, np.arange(len(block.members))
         read = cache(lambda b: before[b].read())  # one block may become many
         for block in new.blocks():
-            old, P = origin[block.members], block.read()
+            old = origin[block.members]
+            b = int(home[old[0]])
+            if old[0] >= 0 and np.array_equal(old, before[b].members):
+                block.packed[:] = before[b].packed  # unchanged, as most of many blocks are
+                continue
+            P = block.read()
             for b in np.unique(home[old[old >= 0]]).tolist():
                 here = np.flatnonzero((old >= 0) & (home[old] == b))
                 there = place[old[here]]

@@ -266,14 +266,18 @@ class Stream(BaseStream):
         """`peek` for rows `(T, 1, n_inputs)` of the right dtype that were checked: the outputs `(T, n_outputs)`."""
         out: Array = np.empty((len(rows), 1, self.topology.n_outputs), self.dtype)
         self._call(code.Mode.PEEK, rows, self._buffers[0], 0, out)
-        return np.asarray(out[:, 0])
+        found: Array = out[:, 0]
+        return found
 
     def learn_row(self, row: Array, target: float) -> Array:
-        """`step` and `learn` for such a row and a target of one number; the outputs before, valid until the next."""
+        """`step` and `learn` for such a row and a target of one number; return the outputs `(1, 1, n_outputs)` before.
+
+        They are valid until the next row.
+        """
         _, targets, out = self._buffers
         targets[0, 0, 0] = target
         self._call(code.Mode.ADVANCE | code.Mode.LEARN, row, targets, 0, out)
-        return np.asarray(out[0, 0])
+        return out
 
 
 def _hops(method: str) -> int | None:
