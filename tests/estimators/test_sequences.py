@@ -88,8 +88,8 @@ def test_padding_and_ticks_worked_by_hand():
     assert padded(X, 5, 1)[:, :, 0].T.tolist() == [[1, 2, 3, 3, 3], [4, 4, 4, 4, 4]]
     assert padded(X, 7, 2)[:, :, 0].T.tolist() == [[1, 1, 2, 2, 3, 3, 3], [4] * 7]
     # the last step comes at tick 3 (number 2), and to the outputs one later
-    assert Reading("last", 1, 1).read_at(X.lengths)[0].tolist() == [3, 1]
-    at, whose = Reading("all", 2, 1).read_at(X.lengths)
+    assert Reading(1, 1, "last").read_at(X.lengths)[0].tolist() == [3, 1]
+    at, whose = Reading(2, 1, "all").read_at(X.lengths)
     assert (at.tolist(), whose.tolist()) == ([2, 4, 6, 2], [0, 0, 0, 1])
 
 

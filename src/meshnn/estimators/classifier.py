@@ -197,7 +197,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         in columns, which are all there).
 
         The scaling of the features follows mean and spread of all samples so far; if `fit` came before, it stays that
-        of `fit`. Callbacks see every call; `structure` takes a call for an epoch.
+        of `fit`. Callbacks see every call.
         """
         if isinstance(self.class_weight, str):
             what = f"class_weight is {self.class_weight!r}, but partial_fit has not seen all samples"

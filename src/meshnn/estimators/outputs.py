@@ -56,7 +56,9 @@ class Outputs(Exports):
     @property
     def reading_(self) -> Any:
         """How the net is read in time, if X was sequences."""
-        return self.preprocessing_.reading  # type: ignore[attr-defined]  # rows have none
+        if self.preprocessing_.reading is None:
+            raise AttributeError("reading_: X was not sequences")
+        return self.preprocessing_.reading
 
     def _learner(self) -> Any:
         """Return a stream that continues from what training has found."""
@@ -100,7 +102,7 @@ class Outputs(Exports):
     def _encoded_samples(self, X: Any) -> Any:
         """Return the features of a DataFrame; arrays are taken to be encoded."""
         p = self.preprocessing_
-        return p.features(X, type(self).__name__) if is_frame(X) and p.timing is None else X
+        return p.features(X, type(self).__name__) if is_frame(X) and p.reading is None else X
 
     def _tuned(self, quantiser: Any, net: Any, X: Array) -> Any:
         if quantiser.blueprint.timing is not None:
@@ -218,7 +220,7 @@ class FittedModel:
 
     def _features(self, X: Any) -> Any:
         p = self.preprocessing_
-        return p.features(X, type(self).__name__) if is_frame(X) or p.timing is not None else X
+        return p.features(X, type(self).__name__) if is_frame(X) or p.reading is not None else X
 
 
 class FittedClassifier(FittedModel, ClassOutputs):
