@@ -66,7 +66,7 @@ class BaseMesh(Parameters, Outputs):
     _stream_weight = 0.0  # samples of a stream that the scaling was learned from; 0: it comes from `fit` and stays
     _under_way: str  # the weights that a run with a checkpoint began from, until it has ended
 
-    # defined by subclasses:
+    # methods of subclasses:
     _checked_y: Callable[[Any, Any], Any]  # y as scikit-learn checks it
     _targets: Callable[[Any, Array | None, bool], tuple[Any, Array | None, int]]  # with weights and number of outputs
     _answers: Callable[[Any], Any]  # the inverse: y in the form of predictions
@@ -97,7 +97,7 @@ class BaseMesh(Parameters, Outputs):
         """Return samples to hold out, checked like those to learn from."""
         if X is None or y is None:
             raise DataError("X_val and y_val go together; pass both, or neither")
-        if self._out_of_core and is_out_of_core(X) and not isinstance(X, np.ndarray):
+        if is_out_of_core(X) and not isinstance(X, np.ndarray):
             raise DataError(f"X_val is {type(X).__name__}, expected rows in memory; read those to be held out")
         before = dict(self.__dict__)
         _, samples, _ = self._checked(X, y, None, data.preprocessing, False)
@@ -113,13 +113,10 @@ class BaseMesh(Parameters, Outputs):
             return None
         if held_out is None:
             raise MeshError("scoring needs held-out samples; set validation_fraction, or fit with X_val and y_val")
-        if not (isinstance(scoring, str) or callable(scoring)):
-            raise MeshError(f"scoring must be the name of a scorer or a callable, got {type(scoring).__name__}")
         model, X, y = copy(self), held_out.X, self._answers(held_out.y)
         model.preprocessing_ = replace(self.preprocessing_, n_features=X.shape[1], names=None, encoder=None)
         scorer = check_scoring(model, scoring)
-        allowed = ("a finite number", lambda v: abs(v) < math.inf)
-        return lambda: real_number("the result of scoring", scorer(model, X, y), *allowed)
+        return lambda: real_number("the result of scoring", scorer(model, X, y), "a finite number", math.isfinite)
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Self:

@@ -177,11 +177,9 @@ def open_data(model: Any, X: Any, y: Any, sample_weight: Any, again: bool) -> It
     """Open what `fit` was given, as long as it is needed; `again` if a warm start continues an earlier fit."""
     if callable(X):
         raise DataError(f"X is the function {getattr(X, '__name__', X)!s}; pass the blocks that it gives")
-    if not is_out_of_core(X) or (isinstance(X, np.ndarray) and not model._out_of_core):
+    if not model._out_of_core or not is_out_of_core(X):
         yield ArrayData(model, X, y, sample_weight, model.preprocessing_ if again else None)
         return
-    if not model._out_of_core:
-        raise DataError(f"X must be a list of arrays: {type(model).__name__} learns from sequences in memory")
     if again:
         raise MeshError("warm_start is for samples in memory; set warm_start=False, or fit with a checkpoint")
     if isinstance(X, Dataset):
