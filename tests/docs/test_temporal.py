@@ -53,34 +53,3 @@ def test_narma_obeys_its_rule():
     for t in range(10, 500):
         want = 0.3 * y[t - 1] + 0.05 * y[t - 1] * y[t - 10 : t].sum() + 1.5 * u[t - 9] * u[t] + 0.1
         assert y[t] == pytest.approx(want, rel=1e-12)
-
-
-@pytest.mark.parametrize("make", [delayed_xor, trace_patterning, narma])
-def test_they_are_seeded(make):
-    a, b, c = (make(300, random_state=seed) for seed in (0, 0, 1))
-    for first, same in zip(a, b, strict=True):
-        np.testing.assert_array_equal(first, same)
-    assert not np.array_equal(a[0], c[0])
-
-
-# -- the sets of the benchmarks ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def sets():
-    return importlib.import_module("stream_sets")
-
-
-@pytest.mark.parametrize(("name", "shape", "classes"), [
-    ("Bananas", (5300, 2), 2), ("Phishing", (1250, 9), 2), ("ImageSegments", (2310, 18), 7),
-    ("TrumpApproval", (1001, 6), None), ("ChickWeights", (578, 3), None),
-])  # fmt: skip
-def test_streams_of_river(sets, name, shape, classes):
-    river = pytest.importorskip("river.datasets", reason="river is not installed: pip install 'meshnn[river]'")
-    found = sets.load(name)
-    assert found.X.shape == shape
-    assert classes is None or set(found.targets().tolist()) == set(range(classes))
-    for (x, y), (want_x, want_y) in zip(found.rows(), getattr(river, name)(), strict=True):
-        assert x == want_x
-        assert y == want_y
-        assert type(y) is type(want_y)
