@@ -106,8 +106,6 @@ class Outputs(Exports):
         return p.features(X, type(self).__name__) if is_frame(X) and p.reading is None else X
 
     def _tuned(self, quantiser: Any, net: Any, X: Array) -> Any:
-        if quantiser.blueprint.timing is not None:
-            return net
         from meshnn.estimators.tuning import tuned
 
         return tuned(self.mesh_, quantiser, net, X, self.preprocessing_.inputs(X))

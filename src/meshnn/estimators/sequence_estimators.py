@@ -121,12 +121,8 @@ class SequenceMixin(BaseMesh):
     def _targets(self, y: Any, sample_weight: Array | None, first: bool) -> tuple[Any, Array | None, int]:
         if not isinstance(y, Ragged):
             return super()._targets(y, sample_weight, first)
-        rows = y.per_row(sample_weight)
-        targets, weight, n_outputs = super()._targets(y.data, rows, first)
-        own = None if weight is None or weight is rows else weight  # weights of classes are weights of steps
-        if own is not None and rows is not None:
-            own = np.divide(own, rows, out=np.zeros_like(own), where=rows > 0)
-        return Ragged(targets, y.offsets, own), sample_weight, n_outputs
+        targets, weight, n_outputs = super()._targets(y.data, y.per_row(sample_weight), first)
+        return Ragged(targets, y.offsets, weight), sample_weight, n_outputs  # weights of classes are those of steps
 
     def _answers(self, targets: Any) -> Any:
         stepwise = isinstance(targets, Ragged)

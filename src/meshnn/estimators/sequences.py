@@ -33,7 +33,7 @@ class Ragged:
 
     data: Array  # (n_rows, ...)
     offsets: IntArray  # (n_samples + 1,) where the rows of each sample begin
-    weight: FloatArray | None = None  # (n_rows,), if not all rows count the same
+    weight: FloatArray | None = None  # (n_rows,), if not all rows count the same; includes that of their sample
 
     @property
     def lengths(self) -> IntArray:
@@ -70,8 +70,7 @@ class Ragged:
 
     def per_row(self, weight: Array | None) -> FloatArray | None:
         """Return weights of samples as weights of rows."""
-        rows = None if weight is None else np.repeat(weight, self.lengths)
-        return rows if self.weight is None else self.weight * (1.0 if rows is None else rows)
+        return np.repeat(weight, self.lengths) if self.weight is None and weight is not None else self.weight
 
 
 def as_sequences(X: Any, n_features: int | None = None) -> Ragged:
@@ -183,7 +182,7 @@ class SequencePreprocessing(Preprocessing):
             outputs = np.zeros((mesh.ticks, len(X), *rows.shape[1:]), rows.dtype)
             counts = np.zeros((mesh.ticks, len(X)))
             outputs[at, whose], counts[at, whose] = rows, 1.0 if targets.weight is None else targets.weight
-            return as_samples(mesh, inputs, outputs, loss.name, weight, loss_ticks=counts)
+            return as_samples(mesh, inputs, outputs, loss.name, loss_ticks=counts)
         readout = None
         if self.reading.readout == "mean" or (at < mesh.ticks - 1).any():
             readout = np.zeros((mesh.ticks, len(X)))

@@ -21,7 +21,7 @@ from meshnn.mesh import Mesh
 
 def tuned(mesh: Mesh, quantiser: Quantiser, net: IntegerNet, X: Array, inputs: Array) -> IntegerNet:
     """Return the net or a better one, whose outputs on features X, scaled as `inputs`, are nearer to the mesh's."""
-    if not mesh.ties.plain or not len(X):
+    if not mesh.ties.plain or not len(X) or quantiser.blueprint.timing is not None:
         return net  # a weight that several edges share has several scales
     wanted = mesh.forward(inputs).astype(np.float64)
     if not np.isfinite(wanted).all():
