@@ -1,4 +1,4 @@
-"""`partial_fit`: a scaling that follows the stream, callbacks, structure."""
+"""`partial_fit`: a scaling that follows the stream, callbacks."""
 
 import copy
 import pickle
@@ -9,7 +9,6 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import meshnn
 from meshnn import MeshClassifier, MeshError, MeshRegressor
-from meshnn.training import structure
 
 X, Y = load_iris(return_X_y=True)
 D, T = load_diabetes(return_X_y=True)
@@ -112,19 +111,6 @@ def test_callbacks_and_lines(capsys):
     assert capsys.readouterr().err.count("epoch ") == 3
     with pytest.raises(MeshError, match="callbacks must be functions"):
         model.set_params(callbacks=3).partial_fit(X, Y)
-
-
-def test_the_graph_changes_on_the_way():
-    policy = structure.Prune(to=30, start="given", begin=0.2, end=0.8)
-    model = MeshClassifier(6, random_state=0, solver="adam", structure=policy, max_epochs=10)
-    edges = []
-    for _ in range(10):
-        model.partial_fit(X, Y, classes=[0, 1, 2])
-        edges.append(model.mesh_.topology.n_edges)
-        assert model.history_[-1].edges == edges[-1]
-    assert edges[0] > edges[5] > edges[-1] == 30
-    assert edges == sorted(edges, reverse=True)
-    assert any("edges" in note for note in model.history_.notes)
 
 
 def test_a_stream_after_a_fit_goes_on_with_the_penalty_that_was_found():
