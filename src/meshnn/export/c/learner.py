@@ -51,8 +51,8 @@ def learner_header(stream: Any, name: str = "net", top: Sequence[str] = (), tabl
         for everything in (False, True)
     )
     tick, update = 2 * len(stream.net.code) + len(room.w) + len(room.column), (3 if len(room.P) else 2) * N
-    interface = {"prefix": f"{name}_", "given": t.n_inputs, "outputs": t.n_outputs, "targets": stream.net.n_targets,
-                 "saved": saved_all}  # fmt: skip
+    interface = {"prefix": f"{name}_", "struct": "learner", "given": t.n_inputs, "outputs": t.n_outputs,
+                 "targets": stream.net.n_targets, "saved": saved_all, "functions": {}}  # fmt: skip
     widest = max(t.n_edges, len(room.J), len(room.P), len(stream.net.sub_src), 7 * t.n_inputs, len(room.theta))
     return render(
         "learner.h.j2", top=top, p=f"{name}_", up=name.upper(), stream=stream, net=stream.net, t=t, N=N,

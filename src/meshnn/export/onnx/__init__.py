@@ -99,7 +99,9 @@ def build(
         features = encoded(graph, blueprint)
         flag = missing_flag(graph, blueprint, features)
         net = OnnxNet(blueprint, graph, scaled(graph, blueprint, features))
-        net.run(_ticks(blueprint))
+        *ticks, last = blueprint.timetable
+        never = np.setdiff1d(blueprint.outputs, np.concatenate(ticks)) if ticks else blueprint.outputs
+        net.run([*ticks, np.union1d(last, never)])
         outputs = net.collected(blueprint.outputs, "outputs")
         outputs = graph.add("Add", (outputs, flag), "missing/checked") if flag else outputs
     else:
@@ -112,17 +114,6 @@ def build(
         _add_values(graph, blueprint, outputs, axes)
     graph.outputs += states
     return graph
-
-
-def _ticks(blueprint: Blueprint) -> list[IntArray]:
-    """Return the timetable, with outputs that no neuron reads in the last tick if they can wait or never change."""
-    ticks, outputs = list(blueprint.timetable), blueprint.outputs
-    read = np.isin(outputs, blueprint.src[blueprint.alive])
-    made = np.isin(outputs, np.concatenate(ticks))
-    late = outputs[~read] if blueprint.once else outputs[~made]
-    ticks = [np.setdiff1d(neurons, late) for neurons in ticks]
-    ticks[-1] = np.union1d(ticks[-1], late)
-    return ticks
 
 
 def _metadata(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
