@@ -25,15 +25,6 @@ def as_rows(blueprint: Blueprint, X: Array) -> Array:
     return np.stack(found, axis=1).astype(np.float64) if found else X
 
 
-def as_features(blueprint: Blueprint, rows: Array) -> Array:
-    """Return the encoded features of such rows."""
-    parts = [
-        rows[:, [k]] == np.arange(column.width) if column.categories else rows[:, [k]]
-        for k, column in enumerate(blueprint.columns)
-    ]
-    return np.concatenate(parts, axis=1).astype(np.float64) if parts else rows
-
-
 def predicted(blueprint: Blueprint, outputs: Array) -> Array:
     """Return from outputs (n, n_outputs) of the net numbers of classes, labels (n, n_labels) or values.
 
@@ -84,15 +75,18 @@ def score(blueprint: Blueprint, outputs: Array, targets: Array) -> tuple[str, fl
     return "R2", 1.0 - float(np.square(found - targets).sum()) / (around or 1.0)
 
 
-# -- checks -----------------------------------------------------------------------------------------------------------
-
-
 def random_samples(blueprint: Blueprint, count: int) -> Array:
-    """Return samples as if features were normal."""
+    """Return encoded samples as if features were normal; of a text column the largest one above 0 is the category."""
     z = np.random.default_rng(0).standard_normal((count, blueprint.n_inputs))
     if blueprint.x_mean is not None and blueprint.x_scale is not None:
         z = z * np.where(np.isfinite(blueprint.x_scale), blueprint.x_scale, 1.0) + blueprint.x_mean
-    return as_features(blueprint, as_rows(blueprint, z))
+    first = 0
+    for column in blueprint.columns:
+        part = z[:, first : first + column.width]
+        if column.categories:
+            part[:] = (part == part.max(axis=1, keepdims=True)) & (part > 0)
+        first += column.width
+    return z
 
 
 def check_c(model: Any, path: str | PathLike[str], X: Array, net: Any = None) -> str:
@@ -102,8 +96,7 @@ def check_c(model: Any, path: str | PathLike[str], X: Array, net: Any = None) ->
     """
     blueprint, compiled = model.blueprint(), CNet(path)
     rows = as_rows(blueprint, X)
-    estimator = hasattr(model, "_outputs") and not callable(getattr(model, "learn_one", None))
-    wanted = model._outputs(X) if estimator and blueprint.timing is None else float_outputs(blueprint, X)
+    wanted = float_outputs(blueprint, X)
     if net is None:
         apart = _apart(compiled.outputs(rows), wanted)
         return f"checked: {len(X):,} predictions of the compiled header agree to {apart:.1g} of the largest output"

@@ -85,9 +85,9 @@ class Graph:
             if finite and not np.isfinite(array).all():
                 advice = 'pass dtype="float64"' if self.dtype == "float32" else "scale the features first"
                 raise ExportError(f"{wanted} has numbers that {self.dtype} cannot hold; {advice}")
-        # small ones that are equal by chance keep names that say what they are
+        # small ones that are equal by chance keep names that say what they are; those of equal ticks are shared
         content = tuple(array.tolist()) if array.dtype == object else blake2b(array.tobytes()).digest()
-        key = ("" if array.nbytes >= 64 else wanted, array.dtype.str, array.shape, content)
+        key = ("" if array.nbytes >= 64 else wanted.rpartition("/")[2], array.dtype.str, array.shape, content)
         if key not in owner._equal:
             self.check_size(array.nbytes)
             owner._equal[key] = name = self.name(wanted)
