@@ -47,7 +47,7 @@ class Ranges:
         layout = Layout(blueprint, padded=False, size=4)
         run = rows[:: 1 if blueprint.timing else max(1, len(rows) // most)][:most]
         with np.errstate(all="ignore"):
-            seen = FloatNet(layout).states(scaled(blueprint, run))
+            FloatNet(layout).outputs(scaled(blueprint, run), seen := [])
             slots = np.concatenate(seen[-16:] if blueprint.timing is None else seen)  # cycles settle
             states = np.zeros((len(slots), blueprint.n_neurons))
             used = layout.slot >= 0

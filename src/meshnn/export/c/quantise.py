@@ -74,7 +74,8 @@ class Quantiser:
             neurons = np.concatenate([np.arange(self.blueprint.n_inputs), layout.neurons])
             margin = 1.2 if self.bits == 8 else 4.0  # other rows have larger states, and 16 bits have digits to spare
             return _Seen(margin * ranges.largest[neurons], ranges.mean[neurons], ranges.variance[neurons])
-        states = FloatNet(layout).states(self.coding.unit * self.coding(self.X) + self.coding.offset)
+        states = list[Array]()
+        FloatNet(layout).outputs(self.coding.unit * self.coding(self.X) + self.coding.offset, states)
         found = np.concatenate(states[-16:] if self.blueprint.timing is None else states)
         return _Seen(np.abs(found).max(axis=0), found.mean(axis=0), np.zeros(0), found)
 
@@ -141,12 +142,10 @@ class _Rounding:
             else:
                 scale[row], shift[row] = self._line(row)
             weights[row], bias[row] = self._rounded(row, scale[row], int(shift[row]), thorough=True)[:2]
-        out_scale = np.array(
-            [
-                0.0 if slot < 0 else scale[slot - n] if slot - n in sums else self.unit[slot]
-                for slot in layout.outputs.tolist()
-            ]
-        )
+        unit, slots = self.unit.copy(), layout.outputs
+        for row in sums:
+            unit[n + row] = scale[row]
+        out_scale = np.where(slots >= 0, unit[slots], 0.0)
         step = np.zeros(len(self.blueprint.src))
         for row in range(rows):
             step[layout.edges[row]] = scale[row] / self.unit[layout.sources[row]]
