@@ -13,7 +13,6 @@ from cases import ACTIVATION_NAMES, date_columns, rare_and_dated
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, MeshStreamClassifier, Topology
 from meshnn.export import ExportError
 from meshnn.export.onnx import to_onnx
-from meshnn.export.onnx.graph import Graph
 
 # -- nets ----------------------------------------------------------------------------------------------------------
 
@@ -170,8 +169,6 @@ def test_models_that_cannot_be_written_are_refused():
     ):  # fmt: skip
         with pytest.raises(ExportError, match=named):
             model.to_onnx()
-    with pytest.raises(ExportError, match="GiB"):
-        Graph("float32").check_size(2**31)
 
 
 # -- missing values and text columns -------------------------------------------------------------------------------

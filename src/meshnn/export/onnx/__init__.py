@@ -136,9 +136,9 @@ def _metadata(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
 def _add_output(graph: Graph, tensor: str, name: str, shape: tuple[int | str, ...], kind: str = "") -> None:
     """Add a tensor as an output, under its public name."""
     last = graph.nodes[-1]
-    if last.outputs == (tensor,):  # no node reads it yet: it is renamed
+    if list(last.output) == [tensor]:  # no node reads it yet: it is renamed
         name = graph.name(name)
-        graph.nodes[-1] = last._replace(outputs=(name,))
+        last.output[0], last.name = name, f"{name}/{last.op_type}"
     else:
         name = graph.add("Identity", (tensor,), name)
     graph.output(name, shape, kind)

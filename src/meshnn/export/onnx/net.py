@@ -16,7 +16,7 @@ from meshnn.arrays import Array, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.export.blueprint import Blueprint, SequenceTiming
 from meshnn.export.onnx.features import missing_flag, scaled
-from meshnn.export.onnx.graph import Graph, Node
+from meshnn.export.onnx.graph import Graph
 
 
 class OnnxNet:
@@ -180,8 +180,8 @@ def whole_sequence(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -
     for tensor, name, columns in zip(found, ("state_after", "outputs"), (width, blueprint.n_outputs), strict=True):
         body.output(body.add("Identity", (tensor,), name), ("N", columns))
     end, looks = graph.name("state/end"), graph.name("looks")
-    scan = {"body": body.proto("step/body"), "num_scan_inputs": 1}
-    graph.nodes.append(Node("Scan", (begin, steps), (end, looks), "", scan))
+    make, scan = graph.onnx.helper.make_node, {"body": body.proto("step/body"), "num_scan_inputs": 1}
+    graph.nodes.append(make("Scan", (begin, steps), (end, looks), f"{end}/Scan", **scan))
     if timing.readout == "all":
         return _sliced(graph, looks, "looks/of_steps", 0, lag, 2**31) if lag else looks
     return graph.add("Gather", (looks, graph.constant("last", np.array(-1))), "outputs", axis=0)
