@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas
 import pytest
-from export_cases import oracle, random_net
+from export_cases import oracle, random_net, towns
 from onnx_cases import FEW, close, onnx, operators, run, stream_of, table
 
 import naive
@@ -192,15 +192,9 @@ def test_missing_features_have_no_answer(dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_text_columns_are_encoded(dtype):
-    rng = np.random.default_rng(0)
-    towns = np.array(["Ulm", "Bonn", "Ürzig"], dtype=object)
-    frame = pandas.DataFrame(
-        {"size": rng.normal(size=90), "label": towns[rng.integers(3, size=90)], "sold": rng.random(90) > 0.5}
-    )
-    y = np.where(frame["label"] == "Ulm", "yes", "no")
-    frame.loc[::9, "size"], frame.loc[::7, "label"] = np.nan, None
-    model = MeshClassifier(4, **FEW | {"max_epochs": 20}).fit(frame, y)
-    frame.loc[1, "label"] = "elsewhere"
+    frame, y = towns()
+    model = MeshClassifier(4, **FEW | {"max_epochs": 20}).fit(frame, np.where(y > 0.5, "yes", "no"))
+    frame = frame.assign(label=frame["label"].where(frame.index != 1, "elsewhere"))
     with pytest.warns(match="elsewhere"):
         want = model.predict_proba(frame)
     exported = model.to_onnx(zipmap=False, dtype=dtype)
