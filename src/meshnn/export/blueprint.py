@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -167,10 +167,6 @@ class Blueprint:
         used = np.zeros(self.n_neurons, np.bool_)
         used[np.concatenate(self.timetable)] = True
         return used[self.dst]
-
-    def with_weights(self, weights: Array) -> Blueprint:
-        """Return the same net with other weights."""
-        return replace(self, weights=weights)
 
     def _reaching(self) -> IntArray:
         """Return the neurons from which an output can be reached in any number of ticks."""

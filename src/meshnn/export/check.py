@@ -52,27 +52,21 @@ def probabilities(blueprint: Blueprint, outputs: Array) -> Array:
     return np.asarray(np.concatenate([shares, 1.0 - shares], axis=1) if blueprint.link == "logit" else shares)
 
 
-def targets_of(blueprint: Blueprint, y: Any, size: int) -> Array:
-    """Return true answers in the form of `predicted`."""
-    found = np.asarray(y)
-    if len(found) != size:
-        raise DataError(f"X has {size} samples, y {len(found)} answers; pass one each")
-    if blueprint.classes and not blueprint.several:
-        number = {label: k for k, label in enumerate(blueprint.classes)}
-        unknown = [label for label in found.tolist() if label not in number]
+def score(blueprint: Blueprint, outputs: Array, y: Any) -> tuple[str, float]:
+    """Return the name and value of the score against true answers: accuracy of classes, R2 of values."""
+    found, wanted = predicted(blueprint, outputs), np.asarray(y)
+    if len(wanted) != len(found):
+        raise DataError(f"X has {len(found)} samples, y {len(wanted)} answers; pass one each")
+    if blueprint.several:
+        return "accuracy", float((found == wanted).mean())
+    if blueprint.classes:
+        unknown = [label for label in wanted.tolist() if label not in blueprint.classes]
         if unknown:
             raise DataError(f"y holds {unknown[0]!r}, which is none of the classes of the model")
-        return np.array([number[label] for label in found.tolist()], np.int64)
-    return found.reshape(size, -1).astype(np.int64 if blueprint.several else np.float64)
-
-
-def score(blueprint: Blueprint, outputs: Array, targets: Array) -> tuple[str, float]:
-    """Return the name and value of the score: accuracy of classes, R2 of values."""
-    found = predicted(blueprint, outputs)
-    if blueprint.classes:
-        return "accuracy", float((found == targets).mean())
-    around = float(np.square(targets - targets.mean(axis=0)).sum())
-    return "R2", 1.0 - float(np.square(found - targets).sum()) / (around or 1.0)
+        return "accuracy", float(np.mean([blueprint.classes.index(label) for label in wanted.tolist()] == found))
+    wanted = wanted.reshape(found.shape).astype(np.float64)
+    around = float(np.square(wanted - wanted.mean(axis=0)).sum())
+    return "R2", 1.0 - float(np.square(found - wanted).sum()) / (around or 1.0)
 
 
 def random_samples(blueprint: Blueprint, count: int) -> Array:

@@ -81,8 +81,6 @@ class _Header:
         self._choose_loops()
         self._choose_functions(name)
         slots, away = self.layout.outputs, self.n * self.direct
-        consecutive = not net.unshifted and (slots >= 0).all() and (np.diff(slots) == 1).all()
-        self.first_output = int(slots[0]) - away if consecutive else None
         self.copied = [
             (o, None if slot < 0 else slot - away)
             for o, slot in enumerate(slots.tolist())

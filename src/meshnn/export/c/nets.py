@@ -116,6 +116,13 @@ def scaled(blueprint: Blueprint, X: Array) -> Array:
     return Z
 
 
+def settled_states(layout: Layout, Z: Array) -> Array:
+    """Return states (count, n_slots) of the net in floats: after the last 16 ticks, or after all of a net in time."""
+    seen: list[Array] = []
+    FloatNet(layout).outputs(Z, seen)
+    return np.concatenate(seen[-16:] if layout.blueprint.timing is None else seen)  # cycles settle
+
+
 def float_outputs(blueprint: Blueprint, X: Array) -> Array:
     """Return the outputs (n, n_outputs) in float64 of encoded features, or after each step of a net in time."""
     return FloatNet(Layout(blueprint, padded=False, size=4)).outputs(scaled(blueprint, X))

@@ -11,6 +11,7 @@ import numpy as np
 
 from meshnn.arguments import known, switch
 from meshnn.arrays import Array
+from meshnn.checks import numbers
 from meshnn.errors import DataError
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c.header import net_header
@@ -19,7 +20,7 @@ from meshnn.export.c.learner import learner_bytes, learner_header
 from meshnn.export.c.nets import FloatNet, IntegerNet, ReferenceNet, float_outputs
 from meshnn.export.c.quantise import Quantiser
 from meshnn.export.c.text import Tables, check_name, plain
-from meshnn.export.check import score, targets_of
+from meshnn.export.check import score
 from meshnn.files import write_whole
 
 __all__ = ["CReport", "write_c"]
@@ -84,11 +85,10 @@ def write_c(
         elif switch("tune", tune):
             net = model._tuned(quantiser, net, samples)
     if y is not None and samples is not None:
-        truth = targets_of(blueprint, y, len(samples))
-        what, found = score(blueprint, float_outputs(blueprint, samples), truth)
+        what, found = score(blueprint, float_outputs(blueprint, samples), y)
         note = f"{what} on the {len(samples):,} sample{'s' * (len(samples) != 1)} passed: {found:.4f} in floats"
         if isinstance(net, IntegerNet):
-            found = score(blueprint, net.outputs(net.coding(samples)) * net.out_scale, truth)[1]
+            found = score(blueprint, net.outputs(net.coding(samples)) * net.out_scale, y)[1]
             note += f", {found:.4f} in {dtype}"
         notes.append(note)
     return write_net(net, path, optimize, name, tuple(notes))
@@ -141,11 +141,7 @@ def _names(blueprint: Blueprint) -> list[str]:
 
 def _samples(model: Any, blueprint: Blueprint, X: Any) -> Array:
     """Return samples as encoded features (n, n_inputs)."""
-    encoded = model._encoded_samples(X)
-    try:
-        found = np.asarray(encoded, np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"X must be a table of numbers ({error})") from None
+    found = numbers("X", model._encoded_samples(X)).astype(np.float64)
     if found.ndim != 2 or found.shape[1] != blueprint.n_inputs or not len(found):
         raise DataError(f"X must have shape (n, {blueprint.n_inputs}) with n > 0, got {found.shape}")
     if not np.isfinite(found).all() and not np.isfinite(blueprint.x_cut):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from meshnn.arguments import known, switch, whole_number
-from meshnn.arrays import Array, IntArray
+from meshnn.arrays import Array
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.onnx.features import encoded, missing_flag, scaled
 from meshnn.export.onnx.graph import Graph, imported
-from meshnn.export.onnx.net import OnnxNet, one_step, state_neurons, whole_sequence
+from meshnn.export.onnx.net import OnnxNet, in_time, state_neurons
 from meshnn.files import as_path, write_whole
 
 __all__ = ["to_onnx"]
@@ -105,7 +105,7 @@ def build(
         outputs = net.collected(blueprint.outputs, "outputs")
         outputs = graph.add("Add", (outputs, flag), "missing/checked") if flag else outputs
     else:
-        outputs = (whole_sequence if sequence else one_step)(graph, blueprint, timing)
+        outputs = in_time(graph, blueprint, timing, sequence)
     states, graph.outputs = graph.outputs, []
     axes = ("T", "N") if steps else ("N",)
     if blueprint.classes:

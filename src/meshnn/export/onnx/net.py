@@ -140,42 +140,34 @@ def state_neurons(blueprint: Blueprint) -> IntArray:
     return found
 
 
-def _state_width(blueprint: Blueprint, timing: SequenceTiming) -> int:
-    return len(state_neurons(blueprint)) + (blueprint.n_outputs + 1) * (timing.readout == "mean")
+def in_time(graph: Graph, blueprint: Blueprint, timing: SequenceTiming, sequence: bool) -> str:
+    """Add one step per call, or a Scan over sequences (steps, N, n_inputs) of one length; return what is read.
 
-
-def _looks(timing: SequenceTiming, whole: bool) -> tuple[int, int]:
-    """Return how many steps later a step is read, and after which tick of that step."""
-    if timing.readout == "last" and not whole:
-        return 0, timing.per_step + timing.delay
-    lag = -(-timing.delay // timing.per_step)
-    return lag, timing.per_step + timing.delay - timing.per_step * lag
-
-
-def one_step(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -> str:
-    """Add one step per call; a readout at the end of sequences is that of a sequence that ends with this step."""
-    features, width = graph.input("features", ("N", blueprint.n_inputs)), _state_width(blueprint, timing)
-    state = graph.input("state_in", ("N", width)) if width else ""
-    after, outputs = _step(graph, blueprint, timing, features, state, _looks(timing, whole=False))
-    if width:
-        graph.output(graph.add("Identity", (after,), "state_out"), ("N", width))
-    return outputs
-
-
-def whole_sequence(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -> str:
-    """Add a Scan over sequences (steps, N, n_inputs) of one length; return what is read of each, or after each step."""
-    steps = features = graph.input("features", ("T", "N", blueprint.n_inputs))
-    lag, look = _looks(timing, whole=True)
+    Step by step, a readout at the end of sequences is that of a sequence that ends with this step.
+    """
+    shape = ("N", blueprint.n_inputs)
+    width = len(state_neurons(blueprint)) + (blueprint.n_outputs + 1) * (timing.readout == "mean")
+    lag, look = 0, timing.per_step + timing.delay
+    if sequence or timing.readout != "last":
+        lag = -(-timing.delay // timing.per_step)
+        look -= timing.per_step * lag
+    if not sequence:
+        features, state = graph.input("features", shape), graph.input("state_in", ("N", width)) if width else ""
+        after, outputs = _step(graph, blueprint, timing, features, state, (lag, look))
+        if width:
+            graph.output(graph.add("Identity", (after,), "state_out"), ("N", width))
+        return outputs
+    steps = features = graph.input("features", ("T", *shape))
     if lag:
         last = graph.constant("hold/last", np.full(lag, -1))
         held = graph.add("Gather", (features, last), "hold/steps", axis=0)
         steps = graph.add("Concat", (features, held), "steps", axis=0)
-    width = max(_state_width(blueprint, timing), 1)  # a net without state remembers a missing step there
+    width = max(width, 1)  # a net without state remembers a missing step there
     sizes = batch_of(graph, features, axis=1), graph.constant("state/width", np.array([width]))
-    shape = graph.add("Concat", sizes, "state/shape", axis=0)
-    begin = graph.add("Expand", (graph.constant("zero", 0.0), shape), "state/begin")
+    begin = graph.add("Concat", sizes, "state/shape", axis=0)
+    begin = graph.add("Expand", (graph.constant("zero", 0.0), begin), "state/begin")
     body = Graph(graph.dtype, graph, "step/")
-    state, now = body.input("state", ("N", width)), body.input("features", ("N", blueprint.n_inputs))
+    state, now = body.input("state", ("N", width)), body.input("features", shape)
     found = _step(body, blueprint, timing, now, state, (lag, look))
     for tensor, name, columns in zip(found, ("state_after", "outputs"), (width, blueprint.n_outputs), strict=True):
         body.output(body.add("Identity", (tensor,), name), ("N", columns))
