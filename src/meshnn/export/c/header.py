@@ -1,4 +1,4 @@
-"""`net_header`: the values that the template of a C header needs, for a net in floats or in whole numbers."""
+"""`Header`: the values that the template of a C header needs, for a net in floats or in whole numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from meshnn.export.c.text import (
     identifiers,
     integer_type,
     literal,
-    render,
 )  # fmt: skip
 
 #: What the outputs of a net are turned into, by its link, and the types of the answers.
@@ -44,17 +43,11 @@ class _Run:
     terms: Sequence[tuple[str, str]] = ()  # without a loop: weight and state of every product
 
 
-def net_header(net: ReferenceNet, name: str, optimize: str, notes: tuple[str, ...]) -> tuple[str, int]:
-    """Return the text of the header and the bytes of its tables."""
-    found = _Header(net, name, optimize)
-    return render("net.h.j2", notes=notes, **vars(found)), found.tables.bytes
-
-
-class _Header:
+class Header:
     """The values of the template `net.h.j2`: its variables are the attributes."""
 
-    def __init__(self, net: ReferenceNet, name: str, optimize: str) -> None:
-        r, self.layout, self.coding = net.blueprint, net.layout, net.coding
+    def __init__(self, net: ReferenceNet, name: str, optimize: str, notes: tuple[str, ...]) -> None:
+        r, self.notes, self.layout, self.coding = net.blueprint, notes, net.layout, net.coding
         self.net, self.blueprint, self.tables = net, r, Tables(name.upper())
         self.p, self.up, self.version = f"{name}_", name.upper(), version("meshnn")
         self.n, self.m, self.integer = r.n_inputs, r.n_outputs, self.coding is not None

@@ -223,7 +223,8 @@ class CLearner(_Compiled):
 
     def counts(self) -> list[int]:
         """Return how many samples were seen, updates made, updates left out and states set to 0."""
-        return np.frombuffer(self._memory, np.uint32)[-4:].tolist()  # `clock`, the last of the struct
+        clock = np.frombuffer(self._memory, np.uint32)[-4:]  # the last of the struct
+        return [int(count) for count in clock]
 
     def save(self, everything: bool = False) -> bytes:
         """Return what `net_save` writes: parameters and scaling, or the whole state; for `meshnn import`."""

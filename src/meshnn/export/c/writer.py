@@ -14,12 +14,12 @@ from meshnn.arrays import Array
 from meshnn.checks import numbers
 from meshnn.errors import DataError
 from meshnn.export.blueprint import Blueprint, ExportError
-from meshnn.export.c.header import net_header
+from meshnn.export.c.header import Header
 from meshnn.export.c.layout import Layout
 from meshnn.export.c.learner import learner_bytes, learner_header
 from meshnn.export.c.nets import FloatNet, IntegerNet, ReferenceNet, float_outputs
 from meshnn.export.c.quantise import Quantiser
-from meshnn.export.c.text import Tables, check_name, plain
+from meshnn.export.c.text import Tables, check_name, plain, render
 from meshnn.export.check import score
 from meshnn.files import write_whole
 
@@ -99,10 +99,12 @@ def write_net(
 ) -> CReport:
     """Write a net in floats or whole numbers as a header."""
     layout, integer = net.layout, net if isinstance(net, IntegerNet) else None
-    text, table_bytes = net_header(net, name, optimize, notes)
-    write_whole(path, [text.encode()])
+    header = Header(net, name, optimize, notes)
+    write_whole(path, [render("net.h.j2", **vars(header)).encode()])
     ram = net.size * (layout.n_slots + (0 if layout.once else layout.n_rows)) + 4 * net.blueprint.n_outputs
-    return CReport(fsdecode(path), net.dtype, layout.n_edges, layout.multiply_adds, table_bytes, ram, notes, integer)
+    return CReport(
+        fsdecode(path), net.dtype, layout.n_edges, layout.multiply_adds, header.tables.bytes, ram, notes, integer
+    )
 
 
 def _write_learner(model: Any, blueprint: Blueprint, path: str | PathLike[str], name: str) -> CReport:
