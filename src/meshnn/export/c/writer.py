@@ -11,7 +11,6 @@ import numpy as np
 
 from meshnn.arguments import known, switch
 from meshnn.arrays import Array
-from meshnn.checks import numbers
 from meshnn.errors import DataError
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c.header import Header
@@ -143,7 +142,10 @@ def _names(blueprint: Blueprint) -> list[str]:
 
 def _samples(model: Any, blueprint: Blueprint, X: Any) -> Array:
     """Return samples as encoded features (n, n_inputs)."""
-    found = numbers("X", model._encoded_samples(X)).astype(np.float64)
+    try:
+        found = np.asarray(model._encoded_samples(X), np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"X must be a table of numbers ({error})") from None
     if found.ndim != 2 or found.shape[1] != blueprint.n_inputs or not len(found):
         raise DataError(f"X must have shape (n, {blueprint.n_inputs}) with n > 0, got {found.shape}")
     if not np.isfinite(found).all() and not np.isfinite(blueprint.x_cut):
