@@ -25,10 +25,10 @@ def test_opcheck():
     layer = make("cycles")
     values, check = layer._values().detach(), torch.library.opcheck
     for needs in (False, True):
-        check(torch_ops.layer, (numbers(3, 3, needs=needs), values.clone().requires_grad_(needs), layer._key))
-    check(torch_ops.layer, (numbers(2, 4, 3), torch.stack([values, 2 * values]), layer._key))
+        check(torch_ops.layer, (numbers(3, 3, needs=needs), values.clone().requires_grad_(needs), layer.spec.key))
+    check(torch_ops.layer, (numbers(2, 4, 3), torch.stack([values, 2 * values]), layer.spec.key))
     for wanted in ((True, False), (False, True), (True, True)):
-        check(torch_ops.layer_back, (numbers(3, 2), numbers(3, 3), values, layer._key, *wanted))
+        check(torch_ops.layer_back, (numbers(3, 2), numbers(3, 3), values, layer.spec.key, *wanted))
 
 
 def test_transforms_of_torch_func():
@@ -44,7 +44,7 @@ def test_transforms_of_torch_func():
 @pytest.mark.parametrize("short", [True, False])
 def test_many_gradients_at_once(short):
     layer, x = make("cycles"), numbers(4, 3, needs=True)
-    y = layer(x) if short else torch_ops.layer(x, layer.weight, layer._key)
+    y = layer(x) if short else torch_ops.layer(x, layer.weight, layer.spec.key)
     rows = torch.eye(8, dtype=F64).reshape(8, 4, 2)
     got = torch.autograd.grad(y, (x, layer.weight), rows, retain_graph=True, is_grads_batched=True)
     want = [torch.autograd.grad(y, (x, layer.weight), row, retain_graph=True) for row in rows]
@@ -67,7 +67,7 @@ def test_stacks_of_nets():
     inner = vmap(vmap(run, (0, None)), (None, 0))(x, weights)
     same([inner], [torch.stack([torch.stack([run(a, w) for a in x]) for w in weights])])
     # the rules of the operations themselves, which other ways than `torch.func.grad` take
-    same([vmap(lambda v: torch_ops.layer(x, v, layer._key))(weights)], [torch.stack([run(x, w) for w in weights])])
+    same([vmap(lambda v: torch_ops.layer(x, v, layer.spec.key))(weights)], [torch.stack([run(x, w) for w in weights])])
 
 
 @pytest.mark.slow
@@ -101,9 +101,9 @@ def test_what_a_key_stands_for():
     ]  # fmt: skip
     layers = [MeshLayer(topology, weights=weights, dtype=F64, **some) for some in options]
     layers.append(MeshLayer(Topology.mesh(3, 5, 2), 3, weights=weights[: Topology.mesh(3, 5, 2).n_edges], dtype=F64))
-    assert len({layer._key for layer in layers}) == len(layers)
+    assert len({layer.spec.key for layer in layers}) == len(layers)
     for layer in layers:
-        same([torch_ops.layer(x, layer._values(), layer._key)], [MeshLayer.from_mesh(layer.mesh(), pure=True)(x)])
+        same([torch_ops.layer(x, layer._values(), layer.spec.key)], [MeshLayer.from_mesh(layer.mesh(), pure=True)(x)])
     again = MeshLayer(topology, 3, weights=2 * weights, dtype=F64)
     assert again.spec is layers[0].spec
     with pytest.raises(MeshError, match="0" * 32):
@@ -128,10 +128,10 @@ def test_a_pickle_in_another_process(tmp_path):
 import torch
 layer, x, y = torch.load({str(tmp_path / "layer.pt")!r}, weights_only=False)
 torch.testing.assert_close(layer(x), y)
-print(layer._key)
+print(layer.spec.key)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.strip() == layer._key, done.stderr
+    assert done.stdout.strip() == layer.spec.key, done.stderr
 
 
 def test_state_dict():
