@@ -41,11 +41,11 @@ class Served:
     def __init__(self):
         self.listener = socket.socket()
         self.listener.bind(("127.0.0.1", 0))
-        self.port, self.token, ready = self.listener.getsockname()[1], "T" * 32, threading.Event()
-        self.server = server.new_server(self.listener, self.token, None, "", ready.set)
+        self.listener.listen()
+        self.port, self.token = self.listener.getsockname()[1], "T" * 32
+        self.server = server.new_server(self.listener, self.token, None, "")
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
         self.thread.start()
-        assert ready.wait(30)
 
     def stop(self):
         self.server.should_exit = True
