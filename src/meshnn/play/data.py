@@ -40,13 +40,11 @@ class BuiltInSet:
     classes: tuple[str, ...] = ()
 
 
-def _from_sklearn(name: str) -> Callable[..., Any]:
-    def load(random_state: int) -> Any:
-        from sklearn import datasets
+def _of_sklearn(name: str, random_state: int) -> Any:
+    """Return the samples of a data set that comes with scikit-learn."""
+    from sklearn import datasets
 
-        return getattr(datasets, f"load_{name}")(return_X_y=True)
-
-    return load
+    return getattr(datasets, f"load_{name}")(return_X_y=True)
 
 
 def drift(n_samples: int, begin: int = 0, random_state: int = 0) -> tuple[FloatArray, NDArray[np.int64]]:
@@ -77,11 +75,11 @@ SETS = {
     "blobs": BuiltInSet("Single blobs", 5, synthetic.blobs, "1.00 with 5 hidden neurons", 1.0),
     "double-blobs": BuiltInSet("Double blobs", 5, synthetic.double_blobs, "1.00 with 5 hidden neurons", 1.0),
     "iris": BuiltInSet(
-        "Iris", 10, _from_sklearn("iris"), "0.97 ± 0.016 with 10 hidden neurons", 0.97,
+        "Iris", 10, partial(_of_sklearn, "iris"), "0.97 ± 0.016 with 10 hidden neurons", 0.97,
         ("sepal length", "sepal width", "petal length", "petal width"), ("setosa", "versicolor", "virginica"),
     ),
     "digits": BuiltInSet(
-        "Digits", 12, _from_sklearn("digits"), features=tuple(f"pixel {k // 8},{k % 8}" for k in range(64))
+        "Digits", 12, partial(_of_sklearn, "digits"), features=tuple(f"pixel {k // 8},{k % 8}" for k in range(64))
     ),
     "drift": BuiltInSet("Stream with drift", 6, partial(drift, 1000, 0)),
 }  # fmt: skip

@@ -14,15 +14,13 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.play.data import PlayData, drift
 from meshnn.play.edits import Sketch, become, names_of
-from meshnn.play.learners import LearnResult, new_learner
+from meshnn.play.learners import LearnResult, check_work, new_learner
 from meshnn.play.limits import LIMITS
 from meshnn.play.link import LinkState
-from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemorySamples
-from meshnn.training.solvers import Change
 from meshnn.training.structure.choosing import importance, sample_of, weakest
 from meshnn.training.structure.graph import Allowed, View
 
@@ -116,9 +114,7 @@ class PlayNet:
                 f"the link's net has {wanted.inputs} inputs and {wanted.outputs} outputs, but {data.title} has "
                 f"{sizes[0]} features and {sizes[1]} outputs; copy the link again"
             )
-        topology, order = wanted.graph()
-        weights, kinds = np.array(list(wanted.edges.values()))[order], list(wanted.hidden.values()) or "tanh"
-        mesh = Mesh(topology, state.ticks, kinds, weights=weights, dtype="float64")
+        mesh = wanted.mesh(state.ticks)
         with self._all_or_nothing():
             self.solver, self.rate, self.budget = state.solver, state.rate, state.budget
             self.adopt(mesh, wanted.names, data, state.done)
@@ -195,24 +191,11 @@ class PlayNet:
         others.append(before)
 
     def _become(self, wanted: Sketch, ticks: int, whole: bool = False) -> None:
-        """Change mesh and solver; if one of them refuses, restore both."""
-        now, before, names = self.sketch(), self.mesh.ticks, self.names
-        try:
-            self.mesh.ticks = max(ticks, before)  # with which both graphs reach their outputs
-            self.names, growth, change = become(self.mesh, names, wanted, whole)
-            self.mesh.ticks = ticks
-            self._rewire(growth, change)
-        except MeshError:  # the solver has not changed: it only has to take up the arrays of the mesh again
-            self.mesh.ticks = max(ticks, before)
-            self.names = become(self.mesh, self.names, now, whole=True)[0]
-            self.mesh.ticks = before
-            t, edges = self.mesh.topology, np.arange(self.mesh.topology.n_edges)
-            self._rewire(Growth(t, np.arange(t.n_neurons), edges), Change(edges, np.arange(t.n_hidden), edges))
-            raise
-
-    def _rewire(self, growth: Growth, change: Change) -> None:
-        self.learner.rewire(growth, change)
-        self.version, self.moved = self.version + 1, True
+        """Change mesh and solver; a graph that one of them refuses changes nothing."""
+        mesh, names = wanted.mesh(ticks), wanted.names
+        check_work(mesh, self.data, self.solver)
+        self.learner.rewire(*become(self.mesh, self.names, mesh, names, whole))
+        self.names, self.version, self.moved = names, self.version + 1, True
 
     def check_budget(self, more: int) -> None:
         """Refuse edges beyond the budget."""
