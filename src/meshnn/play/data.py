@@ -114,6 +114,11 @@ class PlayData:
         return "cross_entropy" if self.task == "classify" else "squared_error"
 
     @property
+    def n_features(self) -> int:
+        """Inputs of the net."""
+        return len(self.features)
+
+    @property
     def n_outputs(self) -> int:
         """Outputs of the net."""
         return len(self.classes) if self.task == "classify" else 1

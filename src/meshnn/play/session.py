@@ -48,7 +48,7 @@ class PlaySession:
                 data = self.table.samples(0)
             except MeshError as error:
                 self.opening.append(said("error", text=str(error)))
-        self.net = PlayNet(data)
+        self.net = PlayNet.new(data)
 
     def receive(self, message: str) -> list[Message]:
         """Do what the page asks for; an error is returned as a message of one sentence, and changes nothing."""
@@ -196,7 +196,7 @@ class PlaySession:
 
     def _take(self, data: PlayData) -> Messages:
         before, solver = self.net.data, self.net.solver
-        self.net.take(data)
+        self.net = self.net.on(data)
         self.running = False
         if data.streams and not solver.startswith("stream"):
             self.pace = 1000
@@ -294,7 +294,7 @@ class PlaySession:
     def _do_new(self, order: Order) -> Messages:
         kind = known("graph", order["graph"], GRAPHS)
         hidden = whole_number("hidden", order.get("hidden", self.net.data.hidden), least=0, most=100)
-        self.net.replace(self.net.new_graph(kind, hidden))
+        self.net = self.net.replaced(kind, hidden)
         yield from self._changed()
 
     def _do_scores(self, order: Order) -> Messages:
@@ -330,7 +330,7 @@ class PlaySession:
                                 "load that first, then open the link again")  # fmt: skip
             table = held.with_choices(*(state.table[key] for key in ("target", "drop", "impute")))
         data = built_in(state.name, state.seed) if table is None else table.samples(state.seed)
-        self.net.restore(state, data)
+        self.net = PlayNet.restored(state, data)
         self.pace = state.pace
         if table is not None:
             self.table = table
