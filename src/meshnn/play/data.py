@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -151,8 +151,10 @@ class PlayTable:
         return cls(path.name, text, loaded.table, list(loaded.notes), from_file=True)
 
     @classmethod
-    def parse(cls, name: str, text: str) -> PlayTable:
+    def parse(cls, name: Any, text: Any) -> PlayTable:
         """Read the text of a .csv or .tsv file that the page has sent."""
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise DataError("a table is text with a name; choose a .csv file")
         short = PurePath(name.replace("\\", "/")).name[-80:] or "table.csv"
         if not short.lower().endswith((".csv", ".tsv")):
             raise DataError(f"{short} is not a .csv or .tsv file; save the table as one, or pass it to meshnn play")
@@ -176,8 +178,9 @@ class PlayTable:
         """Names of the columns."""
         return list(self.table.column_names)
 
-    def with_choices(self, target: Any, drop: Any, impute: Any) -> PlayTable:
+    def with_choices(self, given: Mapping[str, Any]) -> PlayTable:
         """Return the table with another target, columns to drop, and whether gaps are filled."""
+        target, drop, impute = given.get("target", ""), given.get("drop", []), given.get("impute", False)
         if not isinstance(target, str) or not isinstance(drop, list) or not all(isinstance(c, str) for c in drop):
             raise DataError("target and drop must be names of columns")
         return replace(self, target=target, drop=drop, impute=switch("impute", impute), from_file=False)

@@ -29,7 +29,7 @@ class LinkState(NamedTuple):
     seed: int
     done: int
     name: str  # of a set, or "table"
-    table: dict[str, Any]
+    table: dict[str, Any] | None  # as the page sends one
 
 
 def checked_state(given: Any) -> LinkState:
@@ -46,8 +46,7 @@ def _read(given: Any) -> LinkState:
     version = whole_number("version", given["v"])
     if version != 1:
         raise MeshError(f"it is of version {version}, expected 1; upgrade meshnn")
-    data = given["data"]
-    name, table = ("table", _table(data["table"])) if "table" in data else (known("set", data["set"], SETS), {})
+    table = given["data"].get("table")
     return LinkState(
         sketch=_sketch(given),
         ticks=whole_number("ticks", given["ticks"], most=LIMITS.ticks),
@@ -57,7 +56,7 @@ def _read(given: Any) -> LinkState:
         pace=checked_pace(given["pace"]),
         seed=whole_number("seed", given["seed"], least=0, most=2**32 - 1),
         done=whole_number("done", given["done"], least=0, most=2**50),
-        name=name,
+        name=known("set", given["data"]["set"], SETS) if table is None else "table",
         table=table,
     )
 
@@ -89,11 +88,3 @@ def checked_pace(pace: Any) -> int:
     if found not in LIMITS.paces:
         raise MeshError(f"pace must be one of {', '.join(map(str, LIMITS.paces))}, got {found}")
     return found
-
-
-def _table(given: Any) -> dict[str, Any]:
-    texts = {name: given[name] for name in ("name", "text", "target")}
-    drop = given["drop"]
-    if not all(isinstance(text, str) for text in (*texts.values(), *drop)) or not isinstance(drop, list):
-        raise MeshError("its table is not text")
-    return texts | {"impute": switch("impute", given["impute"]), "drop": drop}

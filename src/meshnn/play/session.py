@@ -218,18 +218,14 @@ class PlaySession:
         return self.table
 
     def _do_csv(self, order: Order) -> Messages:
-        text, name = order["text"], order["name"]
-        if not isinstance(text, str) or not isinstance(name, str):
-            raise MeshError("a table is text with a name; choose a .csv file")
-        yield from self._take_table(PlayTable.parse(name, text), order)
+        yield from self._take_table(PlayTable.parse(order["name"], order["text"]), order)
 
     def _do_table(self, order: Order) -> Messages:
         yield from self._take_table(self._given_table(), order)
 
     def _take_table(self, table: PlayTable, order: Order) -> Messages:
         """Train on a table; one without a usable target is kept, so that another target can be chosen."""
-        choices = order.get("target", ""), order.get("drop", []), order.get("impute", False)
-        self.table = table.with_choices(*choices)
+        self.table = table.with_choices(order)
         yield said("table", **views.table_facts(self.table))
         yield from self._take(self.table.samples(self.net.data.seed))
 
@@ -321,17 +317,18 @@ class PlaySession:
 
     def _do_restore(self, order: Order) -> Messages:
         state, table = checked_state(order["state"]), None
-        if state.name == "table":
-            held, name = self.table, state.table["name"]
-            if state.table["text"]:
-                held = PlayTable.parse(name, state.table["text"])
+        if state.table is None:
+            data = built_in(state.name, state.seed)
+        else:
+            held, name, text = self.table, str(state.table["name"]), state.table["text"]
+            if text:
+                held = PlayTable.parse(name, text)
             elif held is None or held.name != name:
                 raise MeshError(f"this link needs the table {name[:80]}, which is too large for it: "
                                 "load that first, then open the link again")  # fmt: skip
-            table = held.with_choices(*(state.table[key] for key in ("target", "drop", "impute")))
-        data = built_in(state.name, state.seed) if table is None else table.samples(state.seed)
-        self.net = PlayNet.restored(state, data)
-        self.pace = state.pace
+            table = held.with_choices(state.table)
+            data = table.samples(state.seed)
+        self.net, self.pace = PlayNet.restored(state, data), state.pace
         if table is not None:
             self.table = table
             yield said("table", **views.table_facts(table))
