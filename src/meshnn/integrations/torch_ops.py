@@ -122,8 +122,9 @@ def layer(x: Tensor, values: Tensor, key: str) -> Tensor:
     """Return the outputs of a net, or of a stack of nets."""
     spec = LayerSpec.named(key)
     spec.check(x, values)
-    given, threads = (t.numpy(force=True) for t in (values, x)), torch.get_num_threads()
-    return torch.from_numpy(_layer_arrays.forward(spec.compiled(x.dtype), *given, spec.n_outputs, threads))
+    v_, x_ = values.numpy(force=True), x.numpy(force=True)
+    y = _layer_arrays.forward(spec.compiled(x.dtype), v_, x_, spec.n_outputs, torch.get_num_threads())
+    return torch.from_numpy(y)
 
 
 @layer.register_fake
@@ -138,8 +139,8 @@ def layer_back(g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_va
     """Return the gradients by x and by the values."""
     spec = LayerSpec.named(key)
     spec.check(x, values)
-    given, threads = (t.numpy(force=True) for t in (values, x, g)), torch.get_num_threads()
-    dv, dx = _layer_arrays.vjp(spec.compiled(x.dtype), *given, (by_values, by_x), threads)
+    v_, x_, g_ = (t.numpy(force=True) for t in (values, x, g))
+    dv, dx = _layer_arrays.vjp(spec.compiled(x.dtype), v_, x_, g_, (by_values, by_x), torch.get_num_threads())
     return torch.from_numpy(dx), torch.from_numpy(dv)
 
 
@@ -202,14 +203,14 @@ class _Outputs(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Tensor, values: Tensor, spec: LayerSpec) -> Any:
-        return _Outputs.apply(*_in_front(in_dims, x, values), spec), (0, None)
+        return _outputs(*_in_front(in_dims, x, values), spec), (0, None)
 
 
 class _Gradients(torch.autograd.Function):
     """Gradients by x and by the values, as of `layer_back`."""
 
     @staticmethod
-    def forward(g: Tensor, x: Tensor, values: Tensor, spec: LayerSpec, *wanted: bool) -> tuple[Tensor, Tensor]:
+    def forward(g: Tensor, x: Tensor, values: Tensor, spec: LayerSpec, *wanted: bool) -> Any:
         return layer_back(g, x, values, spec.key, *wanted)
 
     @staticmethod
@@ -230,7 +231,13 @@ class _Gradients(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
         tensors = map(_front, given[:3], in_dims[:3])
-        return _Gradients.apply(*tensors, *given[3:]), tuple(0 if want else None for want in given[4:])
+        return _gradients_of(*tensors, *given[3:]), tuple(0 if want else None for want in given[4:])
+
+
+_outputs: Callable[..., Any] = _Outputs.apply
+#: The same without looking for transforms, which takes as long as a small net.
+_outputs_now: Callable[..., Any] = super(torch.autograd.Function, _Outputs).apply
+_gradients_of: Callable[..., Any] = _Gradients.apply
 
 
 def _in_front(in_dims: Any, x: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -250,7 +257,7 @@ def _gradients(ctx: Any, g: Tensor) -> Gradients:
     if _is_traced(g, x, values):
         dx, dv = layer_back(g, x, values, ctx.spec.key, by_x, by_values)
     else:
-        dx, dv = _Gradients.apply(g, x, values, ctx.spec, by_x, by_values)
+        dx, dv = _gradients_of(g, x, values, ctx.spec, by_x, by_values)
     if values.ndim > 1:  # sum over the axes that were broadcast
         dx, dv = dx.sum_to_size(x.shape) if by_x else dx, dv.sum_to_size(values.shape) if by_values else dv
     return dx if by_x else None, dv if by_values else None
@@ -261,20 +268,17 @@ def _is_traced(*tensors: Tensor) -> bool:
     return torch.compiler.is_compiling() or _n_modes() > 0 or any(type(t) not in _plain for t in tensors)
 
 
-#: `Function.apply` without looking for transforms once more.
-_apply_outputs: Callable[..., Any] = super(torch.autograd.Function, _Outputs).apply
-
-
 def run(x: Tensor, values: Tensor, spec: LayerSpec) -> Tensor:
     """Return the outputs, differentiable, by the shortest way for these tensors on the CPU."""
     found: Tensor
     if _is_traced(x, values):
-        return layer(x, values, spec.key)
+        found = layer(x, values, spec.key)
+        return found
     spec.check(x, values)
     if _in_transform():
-        found = _Outputs.apply(x, values, spec)[0]
+        found = _outputs(x, values, spec)[0]
     elif torch.is_grad_enabled() and (values.requires_grad or x.requires_grad):
-        found = _apply_outputs(x, values, spec)[0]
+        found = _outputs_now(x, values, spec)[0]
     else:
         found = _forward(_contiguous(x), _contiguous(values), spec, False)[0]
     return found

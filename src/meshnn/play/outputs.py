@@ -55,15 +55,15 @@ def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
 
 def exported(what: str, net: PlayNet) -> tuple[str, bytes]:
     """Return name and contents of a file: mesh, c or onnx."""
-    endings = {"mesh": ".mesh", "c": ".h", "onnx": ".onnx"}
-    ending = endings[known("file", what, endings)]
     model = model_of(net.mesh, net.data, net.learner.done, net.solver)
+    kinds = {"mesh": (".mesh", model.save), "c": (".h", model.to_c), "onnx": (".onnx", model.to_onnx)}
+    ending, write = kinds[known("file", what, kinds)]
     stem = re.sub(r"[^a-z0-9]+", "_", Path(net.data.title).stem.lower()).strip("_") or "net"
     stem = stem if stem[0].isalpha() else f"net_{stem}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{stem}{ending}"
         try:
-            {"mesh": model.save, "c": model.to_c, "onnx": model.to_onnx}[what](path)
+            write(path)
         except ExportError as error:
             raise MeshError(str(error)) from None
         except ImportError as error:
