@@ -186,7 +186,7 @@ def test_it_learns_a_table_and_accuracy_rises(tab):
     tab.until("Number(document.getElementById('test').textContent) > 0.9")
 
 
-def test_a_reload_goes_on_where_it_was(tab):
+def test_a_reload_and_a_link_go_on_where_it_was(tab, browser, playing):
     tab.page.select_option("#set", "circles")
     tab.until("meshnnPlay.state()?.data.set === 'circles'")
     tab.drag("h1", "h1")
@@ -194,28 +194,17 @@ def test_a_reload_goes_on_where_it_was(tab):
     tab.until(tab.has("h1", "h1"))
     tab.page.click("#step")
     tab.until("meshnnPlay.done() === 1 && meshnnPlay.state()")
-    before = tab.look("meshnnPlay.state()")
+    before, link = tab.look("meshnnPlay.state()"), tab.look("meshnnPlay.address()")
     tab.page.reload()
-    tab.until("window.meshnnPlay && meshnnPlay.state() && meshnnPlay.state().data.set === 'circles'")
-    tab.until(tab.has("h1", "h1"))
-    tab.until("meshnnPlay.done() === 1 && meshnnPlay.state()")
-    after = tab.look("meshnnPlay.state()")
-    assert after["hidden"] == before["hidden"]
-    assert [edge[:2] for edge in after["edges"]] == [edge[:2] for edge in before["edges"]]
-    assert [e[2] for e in after["edges"]] == pytest.approx([e[2] for e in before["edges"]], rel=1e-6, abs=1e-9)
-
-
-def test_a_link_opens_the_same_net_in_another_page(tab, browser, playing):
-    tab.page.select_option("#set", "iris")
-    tab.until("meshnnPlay.state() && meshnnPlay.state().data.set === 'iris'")
-    tab.page.keyboard.press("p")
-    tab.until("meshnnPlay.state()?.edges.length < 215")
-    link = tab.look("meshnnPlay.address()")
-    assert "#s=" in link
-    edges = [edge[:2] for edge in tab.look("meshnnPlay.state().edges")]
     other = Tab(browser, playing.address + "#" + link.partition("#")[2])
-    other.until("meshnnPlay.state() && meshnnPlay.state().data.set === 'iris'")
-    assert [edge[:2] for edge in other.look("meshnnPlay.state().edges")] == edges
+    for page in (tab, other):
+        page.until("window.meshnnPlay && meshnnPlay.state()?.data.set === 'circles'")
+        page.until(tab.has("h1", "h1"))
+        page.until("meshnnPlay.done() === 1 && meshnnPlay.state()")
+        after = page.look("meshnnPlay.state()")
+        assert after["hidden"] == before["hidden"]
+        assert [edge[:2] for edge in after["edges"]] == [edge[:2] for edge in before["edges"]]
+        assert [e[2] for e in after["edges"]] == pytest.approx([e[2] for e in before["edges"]], rel=1e-6, abs=1e-9)
     other.context.close()
 
 

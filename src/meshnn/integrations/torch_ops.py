@@ -270,18 +270,18 @@ def _is_traced(*tensors: Tensor) -> bool:
 
 def run(x: Tensor, values: Tensor, spec: LayerSpec) -> Tensor:
     """Return the outputs, differentiable, by the shortest way for these tensors on the CPU."""
-    found: Tensor
     if _is_traced(x, values):
-        found = layer(x, values, spec.key)
-        return found
+        y: Tensor = layer(x, values, spec.key)
+        return y
     spec.check(x, values)
     if _in_transform():
-        found = _outputs(x, values, spec)[0]
+        call = _outputs
     elif torch.is_grad_enabled() and (values.requires_grad or x.requires_grad):
-        found = _outputs_now(x, values, spec)[0]
+        call = _outputs_now
     else:
-        found = _forward(_contiguous(x), _contiguous(values), spec, False)[0]
-    return found
+        return _forward(_contiguous(x), _contiguous(values), spec, False)[0]
+    y, _ = call(x, values, spec)
+    return y
 
 
 def vjp(x: Tensor, values: Tensor, spec: LayerSpec) -> tuple[Tensor, Pullback]:
