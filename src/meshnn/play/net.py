@@ -136,8 +136,10 @@ class PlayNet:
         return UndoStep(self.sketch(), self.mesh.ticks, whole)
 
     def edit(self, wanted: Sketch, ticks: int | None = None) -> None:
-        """Change the graph, or the ticks, while it learns."""
-        before = self.step_back()
+        """Change the graph, or the ticks, while it learns; edges are not added beyond the budget."""
+        count, before = len(wanted.edges), self.step_back()
+        if count > max(self.budget, self.mesh.topology.n_edges):
+            raise MeshError(f"{count:,} edges are more than the budget of {self.budget:,}; raise it, or prune")
         self._become(wanted, self.mesh.ticks if ticks is None else ticks)
         self._remember(before)
 
@@ -161,12 +163,6 @@ class PlayNet:
         check_work(mesh, self.data, self.solver)
         self.learner.rewire(*become(self.mesh, self.names, mesh, names, whole))
         self.names, self.version, self.moved = names, next(self._versions), True
-
-    def check_budget(self, more: int) -> None:
-        """Refuse edges beyond the budget."""
-        count = self.mesh.topology.n_edges + more
-        if count > self.budget:
-            raise MeshError(f"{count:,} edges are more than the budget of {self.budget:,}; raise it, or prune")
 
     def grow(self) -> str:
         """Add the absent edges with the largest gradients, a tenth of those there are, within the budget."""

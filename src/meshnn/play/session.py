@@ -250,25 +250,21 @@ class PlaySession:
 
     def _do_edge(self, order: Order) -> Messages:
         src, dst, sketch = str(order["src"]), str(order["dst"]), self.net.sketch()
-        if switch("add", order["add"]):
-            self.net.check_budget(1)
-            self.net.edit(sketch.with_edge(src, dst, self.net.rng))
-        else:
-            self.net.edit(sketch.without_edges({(src, dst)}))
+        add = switch("add", order["add"])
+        self.net.edit(sketch.with_edge(src, dst, self.net.rng) if add else sketch.without_edges({(src, dst)}))
         yield from self._changed()
 
     def _do_neuron(self, order: Order) -> Messages:
         sketch = self.net.sketch()
-        if not switch("add", order["add"]):
-            self.net.edit(sketch.without_neuron(str(order["id"])))
-            yield from self._changed()
-            return
-        kind = next(iter(sketch.hidden.values()), "tanh")
-        wanted, name = sketch.with_neuron(switch("bare", order.get("bare", False)), kind, self.net.rng)
-        self.net.check_budget(len(wanted.edges) - len(sketch.edges))
+        if switch("add", order["add"]):
+            kind = next(iter(sketch.hidden.values()), "tanh")
+            wanted, name = sketch.with_neuron(switch("bare", order.get("bare", False)), kind, self.net.rng)
+            messages = [said("born", id=name)]
+        else:
+            wanted, messages = sketch.without_neuron(str(order["id"])), []
         self.net.edit(wanted)
         yield from self._changed()
-        yield said("born", id=name)
+        yield from messages
 
     def _do_grow(self, order: Order) -> Messages:
         text = self.net.grow() if order["do"] == "grow" else self.net.prune()
