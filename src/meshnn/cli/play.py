@@ -47,6 +47,7 @@ def play(
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((where, port))
+        listener.listen()  # the page can be opened from now on
     except OSError as error:
         listener.close()
         raise MeshError(f"--port {port}: {error.strerror}; choose another port, or 0 for a free one") from None
@@ -54,14 +55,12 @@ def play(
     name = f"[{where}]" if ":" in where else where
     address = f"http://{name}:{listener.getsockname()[1]}/{token}/"
 
-    def ready() -> None:
+    try:
+        server = new_server(listener, token, None if data is None else str(data.absolute()), target)
         print(f"{address}\nOnly this machine can open the page, only with that address; Ctrl-C ends it.", flush=True)
         if browser:
             launch(address)
-
-    try:
-        table = None if data is None else str(data.absolute())
-        new_server(listener, token, table, target, ready).run(sockets=[listener])
+        server.run(sockets=[listener])
     except KeyboardInterrupt:
         pass
     finally:
