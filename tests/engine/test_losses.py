@@ -8,7 +8,6 @@ from sklearn.linear_model import PoissonRegressor
 
 import meshnn
 from cases import Case, by_autograd, by_differences, close
-from commands import meshnn as run
 from meshnn import (
     Mesh,
     MeshClassifier,
@@ -79,18 +78,6 @@ def test_every_solver_lowers_every_loss(loss, solver):
     assert all(after <= before * (1 + 1e-12) for before, after in pairwise(losses))
     assert losses[-1] < first
     assert np.isnan(rows[-1].accuracy) != LOSSES[loss].classifies
-
-
-@pytest.mark.parametrize("loss", ["huber", "poisson", "quantile"])
-def test_files_know_the_loss(loss, tmp_path):
-    model = MeshRegressor(hidden=3, loss=loss, max_epochs=5, random_state=0).fit(X, COUNTS)
-    model.save(tmp_path / "m.mesh")
-    again = meshnn.load(tmp_path / "m.mesh")
-    assert again.loss == loss
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    from meshnn.loading import load_fitted
-
-    np.testing.assert_array_equal(load_fitted(tmp_path / "m.mesh").predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -223,16 +210,3 @@ def test_losses_are_refused_where_they_do_not_fit(tmp_path):
     for named, call in refused:
         with pytest.raises(MeshError, match=named):
             call()
-
-
-def test_quantiles_on_the_command_line(tmp_path):
-    table, out = tmp_path / "t.csv", tmp_path / "m.mesh"
-    np.savetxt(table, np.c_[X, COUNTS], delimiter=",", header="a,b,y", comments="")
-    given = ["fit", table, "--target", "y", "--max-epochs", "3", "--out", out]
-    done = run(*given, "--loss", "quantile", "--quantile", "0.9")
-    assert done.returncode == 0, done.stderr
-    assert meshnn.load(out).loss_ == "quantile:0.9"
-    for wrong in (["--quantile", "0.9"], ["--loss", "quantile", "--quantile", "1"]):
-        done = run(*given, *wrong)
-        assert done.returncode == 2
-        assert "--quantile" in done.stderr

@@ -6,7 +6,7 @@
 // Structs of a stream, or null where None is given and allowed; `dtype` is that of the state.
 static bool take_stream(PyObject* const* given, const StreamPlan*& plan, StreamState*& state, Filter*& filter, char& dtype) {
     if (!(state = struct_of<StreamState>(given[1], 0))) return false;
-    dtype = reinterpret_cast<StructObject*>(given[1])->dtype;
+    dtype = dtype_of(given[1]);
     plan = struct_of<StreamPlan>(given[0], 0);
     filter = given[2] == Py_None ? nullptr : struct_of<Filter>(given[2], 0);
     return plan && !PyErr_Occurred();
@@ -74,7 +74,7 @@ static PyObject* module_stream(PyObject*, PyObject* const* arguments, Py_ssize_t
     if (!a.good) return nullptr;
     Running running;
     c.poll = {Running::stop, &running};
-    kernels_of(dtype)->stream(&c);
+    kernels_of(dtype)->stream(c);
     running.end();
     if (c.interrupted) return nullptr;
     Py_RETURN_NONE;
@@ -90,7 +90,7 @@ static PyObject* module_variance(PyObject*, PyObject* const* arguments, Py_ssize
     a.require(c.filter && dtype == 'd' && c.out.size == c.state->s.n[0] * c.plan->n_outputs, "out");
     a.require(state_fits(*c.plan, *c.state, dtype) && c.filter && filter_fits(*c.filter, c.plan->n_outputs, c.state->H.n[1]), "an array of the stream");
     if (!a.good) return nullptr;
-    kernels_of('d')->variance(&c);
+    kernels_of('d')->variance(c);
     Py_RETURN_NONE;
 }
 // kalman(filter, values, H, y, target, loss, fresh, rest) -> the loss before the update, NaN if nothing was learned
@@ -104,7 +104,7 @@ static PyObject* module_kalman(PyObject*, PyObject* const* arguments, Py_ssize_t
     a.require(c.target.size >= (c.loss == 0 ? 1 : c.y.size), "target");
     a.require(filter_fits(*c.filter, c.filter->S.n[0], c.values.size), "an array of the filter");
     if (!a.good) return nullptr;
-    kernels_of('d')->kalman(&c);
+    kernels_of('d')->kalman(c);
     return PyFloat_FromDouble(c.result);
 }
 
