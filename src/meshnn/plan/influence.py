@@ -25,7 +25,7 @@ from meshnn.memory import check_fits
 from meshnn.plan.lists import ROW_BYTES, runs_of
 from meshnn.plan.schedule import Schedule
 from meshnn.topology import Topology
-from meshnn.topology.components import components, links_between
+from meshnn.topology.components import components, reaching
 from meshnn.topology.reach import NEVER, output_distance, pointers
 
 #: Bytes that a row of J is filled up to a multiple of: a vector register.
@@ -92,18 +92,16 @@ def reach_sets(topology: Topology, learned: BoolArray, hops: int | None, read: b
 
 
 def _by_component(t: Topology, src: IntArray, dst: IntArray, counts: IntArray) -> list[IntArray]:
-    """All neurons that reach each one, component by component."""
+    """All neurons that reach each one and have learned in-edges."""
     of = components(t.n_neurons, t.n_clamped, src, dst)
-    begin, before = links_between(of, src, dst)
-    order = np.argsort(of[t.n_clamped :], kind="stable") + t.n_clamped
-    ends = pointers(len(begin) - 1, of[order])
+    order = np.argsort(of, kind="stable")
+    order = order[(of[order] >= 0) & (counts[order] > 0)]
+    members = np.split(order, np.searchsorted(of[order], np.arange(1, int(of.max()) + 1)))
     sets: list[IntArray] = []
     held = 0
-    for c in range(len(begin) - 1):
-        own = order[ends[c] : ends[c + 1]]
-        parts = [own[counts[own] > 0], *(sets[a] for a in before[begin[c] : begin[c + 1]].tolist())]
-        sets.append(np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0])
-        held += sets[c].nbytes
+    for those in reaching(of, src, dst):
+        sets.append(np.sort(np.concatenate([members[c] for c in those])))
+        held += sets[-1].nbytes
         check_fits(held * 4.0, "the reach of every neuron", 'take method="snap-1", or a graph with fewer long paths')
     sets.append(np.empty(0, np.int64))  # of clamped neurons, whose number is -1
     return [sets[c] for c in of.tolist()]
