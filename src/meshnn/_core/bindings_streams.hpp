@@ -22,19 +22,14 @@ template <class E> static bool has(const View<E>& v, int64_t a, int64_t b = 1) {
 static bool state_fits(const StreamPlan& p, const StreamState& s, char dtype) {
     const int64_t B = s.s.n[0], n = s.s.n[1], C = p.n_outputs, N = s.H.n[1], m = s.target.n[1], d = p.n_inputs, L = 256 / (dtype == 'f' ? 4 : 8);
     const int64_t depth = s.past_derivatives.size ? s.past_derivatives.n[0] : 0, places = s.replay_x.size ? s.replay_x.n[0] : 0;
-    bool good = has(s.s, B, n) && has(s.J, B, 2, s.J.n[2]) && has(s.side, B) && has(s.peek_states, n) && has(p.offset, n);
+    bool good = has(s.s, B, n) && has(s.J, B, 2, s.J.n[2]) && s.J.n[2] >= p.columns && has(s.side, B) && has(s.peek_states, n) && has(p.offset, n);
     good = good && d <= p.n_clamped && p.n_clamped + C <= n && has(s.weights, p.weight_index.size) && s.values.size == s.grad.size;
     good = good && has(s.H, C, N) && N <= s.values.size && has(s.target, B, m) && (m == 1 || m == C) && has(s.clock, 8);
     good = good && has(s.Y, C, L) && has(s.G, C, L) && has(s.y, m, L) && has(s.share, L);
+    good = good && s.sums.size >= p.most_packs * L && s.slopes.size >= p.most_packs * L && s.panel.size >= p.most_sources * L;
     good = good && has(s.past_derivatives, depth, B, C, N) && has(s.past_outputs, depth, B, C);
     good = good && (!s.x_moments.size || has(s.x_moments, 7, d)) && (!s.y_moments.size || (has(s.y_moments, 7, m) && m == C));
     good = good && has(s.replay_x, places, d) && has(s.replay_y, places, m) && (!places || s.last_x.size == d);
-    for (int64_t q = 0; good && q + 1 < p.pack_start.size; ++q) {
-        const int64_t sums = (p.pack_start[q + 1] - p.pack_start[q]) * L;
-        good = s.sums.size >= sums && s.slopes.size >= sums;
-    }
-    for (int64_t g = 0; good && g < p.groups.n[0] && p.groups.size; ++g)
-        for (int64_t r = p.groups[3 * g]; good && r < p.groups[3 * g + 1]; ++r) good = p.offset[p.rows[r]] + p.groups[3 * g + 2] <= s.J.n[2];
     for (int64_t b = 0; good && b < B; ++b) good = s.side[b] == 0 || s.side[b] == 1;
     return good && s.clock[SEEN] >= 0 && s.clock[STORED] >= 0;
 }

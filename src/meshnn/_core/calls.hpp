@@ -50,27 +50,17 @@ template <class T> struct InfluenceWalk {
     T *s, *J, *sums, *slopes, *panel, *w;
     i64 columns;
 
-    InfluenceWalk(Engine& e, const StreamPlan& stream_plan, const T* values)
-        : plan(stream_plan), p(*e.plan), memory(e.buffers, size_of(*e.plan, stream_plan)), columns(columns_of(stream_plan)) {
+    InfluenceWalk(Engine& e, const StreamPlan& plan, const T* values)
+        : plan(plan), p(*e.plan), memory(e.buffers, size_of(*e.plan, plan)), columns(columns_of(plan)) {
         if (!memory.data) return;
-        s = memory.data, J = s + rounded_up(p.n), sums = J + 2 * columns, slopes = sums + packs_of(plan) * LANES<T>;
-        panel = slopes + packs_of(plan) * LANES<T>, w = panel + panel_of(plan);
+        const i64 packs = plan.most_packs * LANES<T>;
+        s = memory.data, J = s + rounded_up(p.n), sums = J + 2 * columns, slopes = sums + packs, panel = slopes + packs;
+        w = panel + plan.most_sources * LANES<T>;
         for (i64 k = 0; k < plan.weight_index.size; ++k) w[k] = values[plan.weight_index[k]];
     }
-    static i64 columns_of(const StreamPlan& plan) {
-        i64 end = 0;
-        for (i64 g = 0; g < plan.groups.n[0] && plan.groups.size; ++g)
-            for (i64 r = plan.groups[3 * g]; r < plan.groups[3 * g + 1]; ++r) end = max_of(end, plan.offset[plan.rows[r]] + plan.groups[3 * g + 2]);
-        return rounded_up(end) + SIDE;
-    }
-    static i64 packs_of(const StreamPlan& plan) { return plan.pack_activation.size + 1; }
-    static i64 panel_of(const StreamPlan& plan) {
-        i64 most = 1;
-        for (i64 r = 0; r < plan.n_whole.size; ++r) most = max_of(most, plan.n_whole[r]);
-        return most * LANES<T>;
-    }
+    static i64 columns_of(const StreamPlan& plan) { return rounded_up(plan.columns) + SIDE; }
     static i64 size_of(const Plan& p, const StreamPlan& plan) {
-        return rounded_up(p.n) + 2 * columns_of(plan) + 2 * packs_of(plan) * LANES<T> + panel_of(plan) + plan.weight_index.size + 16;
+        return rounded_up(p.n) + 2 * columns_of(plan) + (2 * plan.most_packs + plan.most_sources) * LANES<T> + plan.weight_index.size + 16;
     }
     // Run the ticks of sample `at`; after each, look(k, J) with the influence on all neurons.
     template <class Look> void run(const Batch<T>& b, i64 at, i64 ticks, const Look& look) {

@@ -343,7 +343,8 @@ class _Lists:
             groups=_ints(self.groups).reshape(-1, 3), pack_activation=_ints(self.pack), offset=self.layout.offset,
             outputs=outputs.astype(np.int64), out_parameter=out_parameter, out_runs=runs_of(out_parameter),
             weight_index=self.number[_joined(self.eid)].astype(np.int64),
-            n_inputs=t.n_inputs, n_clamped=t.n_clamped, n_outputs=t.n_outputs,
+            n_inputs=t.n_inputs, n_clamped=t.n_clamped, n_outputs=t.n_outputs, columns=self.layout.total,
+            most_packs=int(np.diff(self.pack_start).max(initial=1)), most_sources=max([1, *self.n_whole]),
         )  # fmt: skip
 
 
