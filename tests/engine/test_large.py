@@ -130,7 +130,7 @@ def test_pieces_give_the_same_bits(method, monkeypatch):
     X, y = rng.standard_normal((40, 6)), rng.integers(0, 3, 40)
     want = Mesh(t, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
     monkeypatch.setattr(reach, "BLOCK", 7)
-    monkeypatch.setattr(lists, "LIMITS", PlanningLimits(gathered=11))
+    monkeypatch.setattr(lists, "BLOCK", 11)
     again = Topology(6, 20, 3, np.stack([t.src, t.dst], axis=1))
     assert again == t
     got = Mesh(again, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
