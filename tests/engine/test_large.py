@@ -157,18 +157,6 @@ def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
     assert again.explain().chosen == "adjoint"
 
 
-def test_what_takes_long_is_shown_once(monkeypatch, capsys):
-    from meshnn import progress
-
-    seconds = iter(range(0, 600, 3))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
-    assert list(progress.watched(range(150), 150, "planning tangents")) == list(range(150))
-    assert capsys.readouterr().err.count("planning tangents") == 1
-    monkeypatch.undo()
-    assert list(progress.watched(range(5), 5, "planning tangents")) == list(range(5))
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_gradients_by_entries_are_those_by_values(tied, dtype):

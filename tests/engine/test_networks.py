@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cases import close, topologies
+from cases import topologies
 from examples import examples
 from meshnn import MeshError, Topology, networks
 from meshnn.training import train
@@ -168,41 +168,6 @@ def test_a_delay_line_delays(stay):
     assert set(np.unique(net.weights[net.ties.fixed])) == {1.0}
     assert net.ties.fixed.sum() == 2 * length * stay
     assert (t.dst[net.ties.fixed] < t.n_clamped + 2 * length * stay).all()
-
-
-@pytest.mark.parametrize(("layer", "lags"), [(0, 0), (0, 2), (3, 0), (2, 1)])
-def test_a_recurrent_net_is_that_of_the_textbooks(layer, lags):
-    """State and outputs, sample by sample, and the gradient through all of the past, against autograd."""
-    torch = pytest.importorskip("torch")
-    net = networks.recurrent(2, 3, 2, n_layer=layer, lags=lags, dtype="float64", random_state=1)
-    rng = np.random.default_rng(2)
-    x, target = rng.standard_normal((7, 2)), rng.standard_normal(2)
-    t = net.topology
-    state, outputs = t.hidden[-3 - layer :][:3], t.outputs
-    between, taps = t.hidden[len(t.hidden) - layer :], t.n_clamped + net.ticks * np.arange(1, lags + 1) - 1
-    seen = np.concatenate([[0, 1], *(taps + i * lags * net.ticks for i in (0, 1)), [2]]).astype(int)
-    w = torch.tensor(net.weights, requires_grad=True)
-    A = torch.zeros(t.n_neurons, t.n_neurons, dtype=torch.float64)
-    A = A.index_put((torch.tensor(t.src), torch.tensor(t.dst)), w)
-    samples, one, s, want = torch.tensor(x), torch.ones(1, dtype=torch.float64), torch.zeros(3, dtype=torch.float64), []
-    nothing = torch.zeros(2, dtype=torch.float64)
-    for k in range(len(x)):
-        before = [samples[k - m] if k >= m else nothing for m in range(1, lags + 1)]
-        late = [torch.stack([b[i] for b in before]) for i in (0, 1)] if lags else []
-        read = torch.cat([samples[k], *late, one])
-        s = torch.tanh(read @ A[np.ix_(seen, state)] + s @ A[np.ix_(state - 3, state)])
-        top = torch.cat([samples[k], one, s])
-        found, sources = s, state
-        if layer:
-            found, sources = torch.tanh(top @ A[np.ix_([0, 1, 2, *state], between)]), between
-        want.append(found @ A[np.ix_(sources, outputs)] + A[2, outputs])
-    stream = net.stream("squared_error", "sgd")
-    got = stream.run(x)
-    np.testing.assert_allclose(got, torch.stack(want).detach().numpy(), rtol=1e-12, atol=1e-14)
-    loss = 0.5 * ((want[-1] - torch.tensor(target)) ** 2).sum()
-    (slope,) = torch.autograd.grad(loss, w)
-    learned = ~net.ties.fixed
-    close(stream.gradient(target), slope[learned].numpy(), 1e-11)
 
 
 @pytest.mark.parametrize(("n", "memory"), [(30, None), (30, (2, 9)), (450, None)])

@@ -187,17 +187,9 @@ def by_loops(case):
     ticks, size = inputs.shape[:2]
     y = case.y if case.by_tick else np.repeat(case.y[None], ticks, axis=0)
     state = np.zeros((size, t.n_neurons)) if case.state is None else case.state
-    value, grad = naive.gradient(
-        case.dense().tolist(),
-        t.n_clamped,
-        t.n_outputs,
-        case.names(),
-        inputs.transpose(1, 0, 2).tolist(),
-        [y[:, b].tolist() for b in range(size)],
-        case.loss,
-        case.shares_in_time.T.tolist(),
-        state.tolist(),
-    )
+    batch, targets = inputs.transpose(1, 0, 2).tolist(), [y[:, b].tolist() for b in range(size)]
+    net = (case.dense().tolist(), t.n_clamped, t.n_outputs, case.names())
+    value, grad = naive.gradient(*net, batch, targets, case.loss, case.shares_in_time.T.tolist(), state.tolist())
     return value, np.array(grad)[t.src, t.dst]
 
 
