@@ -68,8 +68,11 @@ def columns(
     >>> networks.columns(2, 3, 1, leaky=True).activations
     ['tanh', 'tanh', 'tanh', 'identity', 'identity', 'identity', 'identity']
     """
-    stages = {"per_stage": max(whole_number("n_columns", n_columns, 0), 1), "memory": memory, "leaky": leaky, "bias": bias, "activation": activation}
-    return cascade_of_columns(n_inputs, n_columns, n_outputs, **stages, **settings)
+    stage = max(whole_number("n_columns", n_columns, 0), 1)
+    return cascade_of_columns(
+        n_inputs, n_columns, n_outputs, per_stage=stage, memory=memory, leaky=leaky, bias=bias, activation=activation,
+        **settings,
+    )  # fmt: skip
 
 
 def cascade_of_columns(

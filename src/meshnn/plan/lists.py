@@ -134,7 +134,7 @@ class ListBuilder(ListCounter):
             lengths = np.array([len(rows)])
         given: tuple[Array, ...] = (lengths, rows, found.counts, found.run, found.col, found.eid)
         for column, values in zip(self._table, given, strict=True):
-            column.frombytes(np.ascontiguousarray(_u32(values)).view(np.uint8))
+            column.frombytes(np.ascontiguousarray(_u32(values)).view(np.uint8).data)
         return first
 
     def _passes(self, rows: int, entries: int) -> bool:
