@@ -206,13 +206,14 @@ def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
 def test_what_is_shown_while_rows_are_read(monkeypatch, capsys):
     clock = itertools.count(0.0, 10.0)  # seconds between two calls
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    for verbose, expected, line in (
-        (1, 1000, r"reading: 250 of 1,000 rows, [\d,]+ rows/s, [\d,]+ s left\n"),
-        (1, None, r"reading: 250 rows, [\d,]+ rows/s\n"), (0, 1000, ""),
+    for quiet, total, remark, line in (
+        (False, 1000, "", "reading 25%: 250 rows, 12 rows/s, 60 s left\n"), (False, None, "", "reading: 250 rows, 12 rows/s\n"),
+        (False, 1000, "MAE 4", "reading 25%: MAE 4, 60 s left\n"), (True, 1000, "", ""),
     ):  # fmt: skip
-        with progress.reading(verbose, expected) as told:
-            told(0), told(250)
-        assert re.fullmatch(line, capsys.readouterr().err)
+        with progress.progress("reading", total, quiet=quiet) as tell:
+            tell(0)
+            tell(250, remark=remark)
+        assert capsys.readouterr().err == line
 
 
 def in_one_file(folder):

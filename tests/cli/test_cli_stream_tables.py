@@ -14,7 +14,6 @@ import meshnn as library
 from commands import meshnn
 from folders import refused
 from meshnn import MeshStreamClassifier
-from meshnn.cli.output import progress
 from meshnn.cli.stream_run import score_lines
 from meshnn.errors import FileError, MeshError
 from meshnn.online.scores import ClassScores, ValueScores, scores_from
@@ -186,7 +185,7 @@ def test_predict_evaluate_info_and_plot(tmp_path, target):
     run(tmp_path, data, *OPTIONS[target])
     model = library.load(path)
     got = json.loads(meshnn("predict", path, data, "--json").stdout)["prediction"]
-    levels = model.table_["recipe"]["levels"]["colour"]
+    levels = model.table_["schema"]["levels"]["colour"]
     for (_, a, b, colour, late, *_), predicted in zip(ROWS, got, strict=True):
         x = {name: float(cell) for name, cell in (("a", a), ("b", b), ("late", late)) if cell not in ("", "NA")}
         x |= {f"colour={level}": float(level == colour) for level in levels} if colour else {}
@@ -241,18 +240,6 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch):
     assert calls[:3] == [8, 16, 24]
     assert "the model is not up to date: no space left; the stream goes on and tries again" in done.stderr
     assert library.load(tmp_path / "m.mesh").n_samples_ == 40
-
-
-def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
-    clock = iter(range(0, 1000, 6))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    scores = ValueScores(10)
-    scores.add(np.arange(9.0), np.zeros(9), np.arange(1, 10))
-    for quiet in (False, True):
-        with progress("t.csv", quiet) as tell:
-            tell(0.25, 1.0, score_lines(scores)[0])
-    assert capsys.readouterr().err.startswith("t.csv 25% MAE 4, ")
-    assert score_lines(scores)[1].startswith("last 9 rows: MAE 4, ")
 
 
 # -- scores --

@@ -15,6 +15,7 @@ import numpy as np
 from meshnn.cli.options import column_list
 from meshnn.cli.output import counted, refuse
 from meshnn.errors import DataError, MeshError
+from meshnn.progress import progress
 from meshnn.tables.cells import cells_of
 from meshnn.tables.encoder import Encoder
 from meshnn.tables.files import ENDINGS, ArrowFiles
@@ -147,11 +148,11 @@ class BlockRows(FitRows):
 
     @contextmanager
     def opened(self, model: Any) -> Iterator[tuple[Any, ...]]:  # noqa: D102
-        from meshnn.progress import reading
         from meshnn.training.out_of_core import RowStore
 
         request, classes = self._request, self.task == "classify"
-        with request.workers or nullcontext() as client, reading(int(request.shown), self._split.n) as told:
+        shown = progress("reading", self._split.n, quiet=not request.shown)
+        with request.workers or nullcontext() as client, shown as told:
             rows: Any
             if client is not None:
                 from meshnn.integrations.dask.shards import read_parquet

@@ -98,13 +98,13 @@ def _stream(model: Any, path: Path) -> dict[str, Any]:
     }  # fmt: skip
     if model.table_ is None:
         return facts
-    from meshnn.cli.models import SavedRun  # imports pyarrow
+    from meshnn.cli.stream_state import StreamState  # imports pyarrow
 
-    saved = SavedRun.of(model, path)
-    schema, scores = saved.schema, saved.scores
+    state = StreamState.of(model, path)
+    schema, scores = state.schema, state.scores
     return facts | {
-        "target": schema.target, "ordered_by": schema.by, "dropped": schema.drop or None, "table": saved.source,
-        "rows": saved.rows, "stream": "finished" if saved.finished else "goes on: meshnn stream ... --resume",
+        "target": schema.target, "ordered_by": schema.by, "dropped": schema.drop or None, "table": state.source,
+        "rows": state.rows, "stream": "finished" if state.finished else "goes on: meshnn stream ... --resume",
         "scores": {name: round(value, 6) for name, value in scores.summary().items()} if scores.rows else None,
     }  # fmt: skip
 

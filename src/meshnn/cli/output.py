@@ -1,4 +1,4 @@
-"""Text, notes, JSON and progress of the commands, and checks before long work."""
+"""Text, notes and JSON of the commands, and checks before long work."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import os
 import platform
 import sys
 import tempfile
-import time
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
@@ -119,36 +118,6 @@ def versions() -> dict[str, str | None]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-@contextmanager
-def progress(title: str, quiet: bool = False) -> Iterator[Callable[[float, float | None, str], None]]:
-    """Show progress on stderr: a bar on a terminal, elsewhere a line every five seconds.
-
-    Yields a function of the number done, the total (None if it is not known) and a remark.
-    """
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    console = screen(stderr=True)
-    drawn = console.is_terminal and not console.is_dumb_terminal
-    shown = time.monotonic()
-    remark = TextColumn("{task.fields[what]}", markup=False)
-    columns = TextColumn(title, markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), remark
-    with Progress(*columns, console=console, transient=True, disable=quiet or not drawn, redirect_stdout=False) as bar:
-        task = bar.add_task(title, total=None, what="")
-
-        def tell(done: float, total: float | None, what: str) -> None:
-            nonlocal shown
-            if quiet or time.monotonic() - shown < (0.1 if drawn else 5.0):
-                return
-            shown = time.monotonic()
-            if drawn:
-                bar.update(task, completed=done, total=total, what=printable(what))
-            else:
-                share = f" {done / total:.0%}" if total else ""
-                print(printable(f"{title}{share} {what}"), file=sys.stderr, flush=True)
-
-        yield tell
 
 
 @contextmanager

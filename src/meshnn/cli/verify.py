@@ -12,8 +12,9 @@ from rich.table import Table
 from typer import Exit, Option
 
 from meshnn.cli.options import AsJson, Seed
-from meshnn.cli.output import check_output, print_json, print_lines, progress, versions
+from meshnn.cli.output import check_output, print_json, print_lines, versions
 from meshnn.files import explained, finite
+from meshnn.progress import progress
 from meshnn.verify import TOLERANCE, ErrorInterval, VerifyReport
 from meshnn.verify import verify as run
 
