@@ -42,9 +42,8 @@ def verify(
     """
     if out is not None:
         check_output("--out", out)
-    with progress("verifying") as tell:
-        for report, done, total in run(tests, random_state, activation, reference):  # noqa: B007
-            tell(done, total, "nets")
+    with progress("verifying", unit="nets") as tell:
+        report = run(tests, random_state, activation, reference, tell)
     facts = report.to_dict() | {"versions": versions()}
     if out is not None:
         with explained("write", str(out)):
