@@ -4,7 +4,6 @@ import errno
 import gzip
 import itertools
 import json
-import re
 
 import numpy as np
 import pyarrow as pa

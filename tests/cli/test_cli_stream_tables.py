@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,6 @@ import meshnn as library
 from commands import meshnn
 from folders import refused
 from meshnn import MeshStreamClassifier
-from meshnn.cli.stream_run import score_lines
 from meshnn.errors import FileError, MeshError
 from meshnn.online.scores import ClassScores, ValueScores, scores_from
 from stream_tables import OPTIONS, QUIET, ROWS, predictions, reference, run, write

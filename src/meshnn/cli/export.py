@@ -87,12 +87,9 @@ def _check(model: Any, form: str, out: Path, X: Any, net: Any, learn: bool) -> s
     from meshnn.export.check import check_c, check_learner, check_onnx, random_samples
 
     samples = random_samples(model.blueprint(), 1000) if X is None else np.asarray(X, float)[np.arange(1000) % len(X)]
-    try:
-        if form == "onnx":
-            return check_onnx(model, out, samples)
-        return check_learner(model, out, samples) if learn else check_c(model, out, samples, net)
-    except MeshError as error:
-        raise MeshError(f"--check: {error}") from None
+    if form == "onnx":
+        return check_onnx(model, out, samples)
+    return check_learner(model, out, samples) if learn else check_c(model, out, samples, net)
 
 
 def import_(

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from typer import Argument, Exit, Option
 
-from meshnn.arguments import known, whole_number
+from meshnn.arguments import known
 from meshnn.cli import output
-from meshnn.cli.options import Activation, AsJson, Drop, ModelOut, Seed, TaskOption, Ticks, with_read_options
+from meshnn.cli.options import Activation, AsJson, Drop, ModelOut, Seed, TaskOption, Ticks, size_list, with_read_options
 from meshnn.cli.scores import ModelScores, Report, show_confusion
 from meshnn.codes import ACTIVATIONS
-from meshnn.errors import MeshError, TrainingInterrupted
+from meshnn.errors import TrainingInterrupted
 
 Solver = Literal["auto", "lm", "adam", "sgd"]
 Balanced = Literal["balanced"]
@@ -109,15 +109,15 @@ def fit(
         "random_state": random_state, "verbose": 0 if as_json else 1,
     } | _sizes(hidden, edges, grow) | ({} if quantile is None else {"quantile": quantile})  # fmt: skip
     task = _task(task, loss)
-    _model(
-        "classify" if class_weight and task == "auto" else task, options, class_weight
-    )._settings()  # refuses before a table is read
+    first = "classify" if class_weight and task == "auto" else task
+    _model(first, options, class_weight)._settings()  # refuses before a table is read
     cluster = None if on is None else workers(on, scratch)
+    shown = not as_json
     rows = FitRequest(
-        data, target, task, drop, test, random_state, read, max_categories, cluster, scratch, shown=not as_json
+        data, target, task, drop, test, random_state, read, max_categories, cluster, scratch, shown
     ).rows()
     model = _model(rows.task, options, class_weight)
-    if not as_json:
+    if shown:
         output.say_notes(rows.notes)
         output.print_lines(rows.introduction, stderr=True)
     seconds, warned, code = _train(model, rows)
@@ -164,22 +164,17 @@ def _solvers(name: str, learning_rate: float | None) -> Any:
 
 def _sizes(hidden: str | None, edges: int | None, grow: bool) -> dict[str, Any]:
     """Return the parameters `hidden` and `structure`."""
-    from meshnn.training import structure
+    from meshnn.training.structure import Grow, Prune
 
     size: Any = 16 if grow else "auto"
     if hidden is not None:
-        sizes = [part.strip() for part in hidden.split(",")]
-        if not all(part.isdecimal() for part in sizes):
-            raise MeshError(f"--hidden must be a whole number, or sizes of layers like 10,5, got {hidden!r}")
-        numbers = [whole_number("--hidden", int(part), least=0) for part in sizes]
-        size = numbers[0] if len(numbers) == 1 else tuple(numbers)
+        sizes = size_list("--hidden", hidden)
+        size = sizes[0] if len(sizes) == 1 else tuple(sizes)
     if not grow:
-        return {"hidden": size, "structure": None if edges is None else structure.Prune(to=edges)}
+        return {"hidden": size, "structure": None if edges is None else Prune(to=edges)}
     output.refuse({"--grow adds neurons outside of layers; give --hidden one number": isinstance(size, tuple)})
-    policies: list[Any] = [structure.Grow(to=max(size, 1))]
-    if edges is not None:
-        policies.append(structure.Prune(to=edges, start="given", begin=0.5, end=0.9))
-    return {"hidden": min(2, size), "structure": policies}
+    prune = [] if edges is None else [Prune(to=edges, start="given", begin=0.5, end=0.9)]
+    return {"hidden": min(2, size), "structure": [Grow(to=max(size, 1)), *prune]}
 
 
 def _prototype(path: Path | None) -> Any:
@@ -222,25 +217,26 @@ def _train(model: Any, rows: Any) -> tuple[float, list[str], int]:
     from meshnn.training.signals import sigterm_interrupts
 
     notes: list[str] = []
-    stopped: list[str] = []
     terminated: list[int] = []
-    began, code = time.perf_counter(), 0
+    stop: KeyboardInterrupt | None = None
     with output.collect_warnings(notes):
         try:
             with sigterm_interrupts(terminated), rows.opened(model) as given:
                 began = time.perf_counter()
                 model.fit(*given)
-        except (TrainingInterrupted, KeyboardInterrupt) as stop:
-            code = 143 if terminated else 130
-            if isinstance(stop, TrainingInterrupted):
-                further = "" if stop.checkpoint is None else "; run the same command again to go on"
-                stopped = [f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}"]
+        except KeyboardInterrupt as error:
+            stop = error
+    code = 0 if stop is None else 143 if terminated else 130
     if code and not len(getattr(model, "history_", ())):
         output.say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
         raise Exit(code)
     encoder = getattr(model, "encoder_", None)
     found = dict.fromkeys(notes if encoder is None else [*encoder.noted(), *notes])
-    return time.perf_counter() - began, [note for note in found if note not in rows.notes] + stopped, code
+    notes = [note for note in found if note not in rows.notes]
+    if isinstance(stop, TrainingInterrupted):
+        further = "" if stop.checkpoint is None else "; run the same command again to go on"
+        notes.append(f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}")
+    return time.perf_counter() - began, notes, code
 
 
 def _scored(model: Any, X: Any, y: Any, target: str, notes: list[str]) -> Report:

@@ -59,7 +59,6 @@ def predict(
     tables = ModelTables(estimator, data, read, keep=keep, shown=out is not None)
     if as_json and tables.in_blocks:
         raise MeshError(f"--json: {data} is read block by block, and JSON is one piece; write a file with --out")
-    correct = known = 0
     with ExitStack() as stack:
         file = None if out is None else stack.enter_context(predictions_to(out))
         for table in tables:
@@ -72,12 +71,7 @@ def predict(
                 print_json(copied | {name: np.asarray(column).tolist() for name, column in columns.items()})
             elif file is None:
                 print_text(as_text(kept, columns, header=not begun))
-            truth = None if classes is None else tables.truth(table)
-            if truth is not None:
-                agree = tables.classes[truth] == columns["prediction"]
-                correct, known = correct + int(agree[truth >= 0].sum()), known + int((truth > -2).sum())
-    agreed = f"the table has the column {tables.target}: {correct:,} of {known:,} predictions agree with it"
-    say_notes(tables.notes + [agreed] * bool(known))
+    say_notes(tables.notes)
     if out is not None and not as_json:
         print(f"{counted(tables.rows, 'prediction')} written to {out}", file=sys.stderr)
 

@@ -230,7 +230,9 @@ def _draw(run: Run, picture: Path, data: Path) -> Path | None:
 
 
 def _show(facts: dict[str, Any], scores: Any) -> None:
-    first = f"{counted(facts['rows_of_this_run'], 'row')} in {facts['seconds']:.1f} s ({facts['rows_per_second']:,.0f}/s)"
+    first = (
+        f"{counted(facts['rows_of_this_run'], 'row')} in {facts['seconds']:.1f} s ({facts['rows_per_second']:,.0f}/s)"
+    )
     first += f", {facts['rows']:,} with those before" if facts["rows"] != facts["rows_of_this_run"] else ""
     first += f"; {facts['learned']:,} learned"
     missing = facts["rows"] - facts["learned"]
