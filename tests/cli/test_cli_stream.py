@@ -275,20 +275,6 @@ def test_a_process_that_is_ended(tmp_path, number):
 
 
 @pytest.mark.slow
-def test_rows_that_come_slowly(tmp_path):
-    write(tmp_path / "t.csv")
-    lines = (tmp_path / "t.csv").read_bytes().splitlines(keepends=True)
-    process = start("-", *OPTIONS["kind"], "-o", tmp_path / "m.mesh", "--predictions", tmp_path / "p.csv")
-    for k in range(12):  # a row is predicted before the next one comes
-        process.stdin.write(lines[0] + lines[1] if k == 0 else lines[k + 1])
-        process.stdin.flush()
-        wait_for(tmp_path / "p.csv", k + 1, process)
-    process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert len(predictions(tmp_path / "p.csv")) == 12
-
-
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(tmp_path):
     """Twenty times as many rows take no more than some MiB more."""
     program = """

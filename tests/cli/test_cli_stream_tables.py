@@ -84,18 +84,6 @@ def test_times_that_order_rows(tmp_path):
     assert "column when holds dates or times" in refused(*arguments)
 
 
-@pytest.mark.parametrize("between", ["-", "/"])
-def test_months_that_order_rows(tmp_path, between):
-    months = ["2023-11", "2023-12", "2023-12", "", "2024-1", " 2024-03"]
-    text = "when,a,y\n" + "".join(f"{m.replace('-', between)},{k},{'uv'[k % 2]}\n" for k, m in enumerate(months))
-    assert table(tmp_path, text, "-y", "y", "--by", "when").returncode == 0
-    assert library.load(tmp_path / "m.mesh").features_.names == ("a",)
-    for cell, message in ((f"2024{between}02", f"row 7 (2024{between}02) comes before"),
-                          (f"2024{between}13", f"row 7 holds '2024{between}13', expected"),
-                          ("2024-02-29", "row 7 (2024-02-29) comes before")):  # fmt: skip
-        assert message in table(tmp_path, f"{text}{cell},9,u\n", "-y", "y", "--by", "when").stderr
-
-
 def test_cells(tmp_path):
     text = "a,b,code,id,y\n" + "".join(
         f"{['5', '+2', 'true', 'inf', ' 7 ', 'n/a'][k % 6]},1{k % 9}00,0{k % 2},x{k},{k % 2}\n" for k in range(60)

@@ -117,10 +117,9 @@ def stream(
         elif state.position is not None:
             source.go_to(state.position)
         began = time.perf_counter()
-        tell = stack.enter_context(progress(printable(Path(source.name).name), quiet=quiet or as_json))
-        run = Run(source, state, model, chosen, task, window or 1000, out, often, predictions, tell)
-        stack.enter_context(closing(run)).go()
-        tell.close()
+        with progress(printable(Path(source.name).name), quiet=quiet or as_json) as tell:
+            run = Run(source, state, model, chosen, task, window or 1000, out, often, predictions, tell)
+            stack.enter_context(closing(run)).go()
         _report(run, data, picture, time.perf_counter() - began, as_json)
 
 
