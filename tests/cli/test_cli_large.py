@@ -15,6 +15,7 @@ from folders import FAST, fitted, nan_late, refused, table, with_column, write
 from meshnn import progress
 from meshnn.cli.scores import ModelScores
 from meshnn.tables import reader
+from meshnn.tables.cells import cells_of
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.training.out_of_core import RowFile
 
@@ -235,7 +236,7 @@ def test_the_interval_of_r2():
     predicted = y + rng.standard_normal(len(y)) * (1 + np.abs(y) / 10) + 2
     scores = ModelScores()
     for part in np.split(np.arange(len(y)), [500, 900]):
-        scores.add(y[part], predicted[part])
+        scores.add(cells_of(pa.table({"y": y[part]}), "y"), predicted[part])
     report = scores.report("y")[0]
     errors, off = (y - predicted) ** 2, (y - y.mean()) ** 2
     influence = errors.mean() / off.mean() ** 2 * off - errors / off.mean()

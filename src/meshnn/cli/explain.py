@@ -53,15 +53,16 @@ def explain(
         "--density: a cascade has all its edges: leave it out": family == "cascade" and density is not None,
     })  # fmt: skip
     loss: str | None = None
-    i, h, o = (default if size is None else size for size, default in ((inputs, 2), (hidden, 15), (outputs, 2)))
     if model is not None:
         mesh, loss = _from_file(model)
-    elif layers is not None:
-        mesh = Mesh(Topology.layered(size_list("--layers", layers)), ticks, activation)
-    elif family == "cascade":
-        mesh = Mesh(Topology.cascade(i, h, o), ticks, activation)
     else:
-        topology = Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=random_state)
+        i, h, o = (default if size is None else size for size, default in ((inputs, 2), (hidden, 15), (outputs, 2)))
+        if layers is not None:
+            topology = Topology.layered(size_list("--layers", layers))
+        elif family == "cascade":
+            topology = Topology.cascade(i, h, o)
+        else:
+            topology = Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=random_state)
         mesh = Mesh(topology, ticks, activation)
     explanation = mesh.explain(batch_size, jacobian=jacobian, measure=measure)
     choice = None if samples is None else _solver(mesh, samples, loss)

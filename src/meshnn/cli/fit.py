@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from typer import Argument, Exit, Option
 
 from meshnn.arguments import known
@@ -100,14 +99,13 @@ def fit(
         "--quantile is for --loss quantile; add it, or leave --quantile out": quantile and loss != "quantile",
         "--learning-rate is for adam and sgd; leave it out": solver == "lm" and learning_rate is not None,
     })  # fmt: skip
-    options = {
-        "ticks": ticks, "activation": activation, "solver": _solvers(solver, learning_rate), "l1": l1,
-        "l2": "auto" if l2 is None else l2, "batch_size": "auto" if batch_size is None else batch_size,
-        "max_epochs": "auto" if max_epochs is None else max_epochs, "tol": tol, "n_restarts": n_restarts,
-        "early_stopping": early_stopping, "max_categories": max_categories, "loss": loss, "mesh": _prototype(mesh),
-        "callbacks": None if checkpoint is None else Checkpoint(checkpoint), "n_jobs": n_jobs,
-        "random_state": random_state, "verbose": 0 if as_json else 1,
-    } | _sizes(hidden, edges, grow) | ({} if quantile is None else {"quantile": quantile})  # fmt: skip
+    chosen = {"l2": l2, "batch_size": batch_size, "max_epochs": max_epochs, "quantile": quantile}
+    options = {name: value for name, value in chosen.items() if value is not None} | {
+        "ticks": ticks, "activation": activation, "solver": _solvers(solver, learning_rate), "l1": l1, "tol": tol,
+        "n_restarts": n_restarts, "early_stopping": early_stopping, "max_categories": max_categories, "loss": loss,
+        "mesh": _prototype(mesh), "callbacks": None if checkpoint is None else Checkpoint(checkpoint),
+        "n_jobs": n_jobs, "random_state": random_state, "verbose": 0 if as_json else 1,
+    } | _sizes(hidden, edges, grow)  # fmt: skip
     task = _task(task, loss)
     first = "classify" if class_weight and task == "auto" else task
     _model(first, options, class_weight)._settings()  # refuses before a table is read
@@ -241,17 +239,13 @@ def _train(model: Any, rows: Any) -> tuple[float, list[str], int]:
 
 def _scored(model: Any, X: Any, y: Any, target: str, notes: list[str]) -> Report:
     """Score the model on some rows; a class may be in none of the training rows."""
-    classes = getattr(model, "classes_", None)
-    scores, example = ModelScores(classes), None
+    import pyarrow as pa
+
+    from meshnn.tables.cells import cells_of
+
+    scores = ModelScores(getattr(model, "classes_", None))
     with output.collect_warnings(notes):
-        predicted = model.predict(X)
-    if classes is None:
-        truth = np.asarray(y, np.float64)
-    else:
-        place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        truth = np.where(classes[place] == y, place, -1)
-        example = y[truth < 0][0] if (truth < 0).any() else None
-    scores.add(truth, predicted, example=example)
+        scores.add(cells_of(pa.table({target: y}), target), model.predict(X))
     report, remarks = scores.report(target)
     notes += remarks
     return report

@@ -104,7 +104,7 @@ def _season(text: str) -> int | str | None:
 
 
 def _check_files(data: Path, out: Path | None, picture: Path | None, model: Path | None) -> None:
-    """Refuse what could not be written, before long work."""
+    """Refuse files that cannot be written, before long work."""
     if out is not None:
         output.check_output("--out", out, keep={"the table": data})
         check_ending(out)

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from meshnn.cli.options import column_list, read_options
 from meshnn.cli.output import collect_warnings, refuse, say_notes
+from meshnn.cli.scores import true_answers
 from meshnn.errors import DataError
 from meshnn.progress import progress
-from meshnn.tables.cells import cells_of, class_numbers, first
+from meshnn.tables.cells import cells_of, first
 from meshnn.tables.files import ArrowFiles
-from meshnn.tables.names import check_names, quoted
+from meshnn.tables.names import check_names
 from meshnn.tables.reader import in_blocks, read_table
 
 
@@ -154,16 +155,7 @@ class ModelTables:
         return np.stack([cells.numbers for cells in columns], axis=1)
 
     def truth(self, table: Any) -> NDArray[Any] | None:
-        """Return the true answer per row, None if the table has no such column.
-
-        A value, NaN if missing; or the number of a class, -1 if the model does not know it, -2 if missing.
-        """
+        """Return the true answer per row as in `true_answers`, None if the table has no such column."""
         if self.target is None or self.target not in table.column_names:
             return None
-        cells = cells_of(table, self.target)
-        if self.classes is not None:
-            return np.where(cells.gaps, -2, class_numbers(cells, self.classes))
-        if cells.kind in ("categorical", "date"):
-            at = first(~cells.gaps)
-            cells.refuse(at, f"the text {quoted(cells.values[at])}", "numbers, which the model predicts")
-        return cells.numbers
+        return true_answers(cells_of(table, self.target), self.classes)

@@ -100,9 +100,9 @@ def say_notes(notes: list[str]) -> None:
     print_lines(*(f"note: {note}" for note in notes), stderr=True, style="yellow")
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Any, default: Any = None) -> None:
     """Print one JSON document on stdout, in ASCII; numbers that are not finite become null."""
-    print(json.dumps(finite(value), indent=2))
+    print(json.dumps(finite(value), indent=2, default=default))
 
 
 def print_text(text: str) -> None:

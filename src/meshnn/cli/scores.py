@@ -13,6 +13,8 @@ from rich.text import Text
 
 from meshnn.cli.output import counted, print_lines, printable, screen
 from meshnn.errors import DataError, MeshError
+from meshnn.tables.cells import Cells, class_numbers, first
+from meshnn.tables.names import quoted
 
 #: Half the width of a 95% interval, in standard deviations.
 NORMAL = 1.959963984540054
@@ -41,6 +43,16 @@ class Report:
         return f"{self.name.replace('R2', 'R²')} {self.score:.4f}{interval} on {counted(self.rows, 'row')}"
 
 
+def true_answers(cells: Cells, classes: Any) -> NDArray[Any]:
+    """Return the values of a target, NaN if missing; or numbers of classes, -1 if one is unknown, -2 if missing."""
+    if classes is not None:
+        return np.where(cells.gaps, -2, class_numbers(cells, classes))
+    if cells.kind in ("categorical", "date"):
+        at = first(~cells.gaps)
+        cells.refuse(at, f"the text {quoted(cells.values[at])}", "numbers, which the model predicts")
+    return cells.numbers
+
+
 class ModelScores:
     """True and predicted answers, added block by block; of classes if there are any, else of values."""
 
@@ -48,11 +60,13 @@ class ModelScores:
         self._classes, self._example = classes, ""
         self._truth, self._predicted, self._logs = list[Any](), list[Any](), list[Any]()
 
-    def add(self, truth: Any, predicted: Any, P: Any = None, example: Any = None) -> None:
-        """Add rows by their true values, NaN if missing; or numbers of classes, -1 if unknown, -2 if missing."""
+    def add(self, cells: Cells, predicted: Any, P: Any = None) -> None:
+        """Add rows by the cells of the target, the predictions and, of classes, the probabilities if they are known."""
         if predicted.ndim == 2:
             raise MeshError(f"the model predicts {predicted.shape[1]} numbers per row, expected one")
-        self._example = self._example or ("" if example is None else str(example)[:60])
+        truth = true_answers(cells, self._classes)
+        if self._classes is not None and not self._example and (truth == -1).any():
+            self._example = str(cells.values[int((truth == -1).argmax())].as_py())[:60]
         self._truth.append(truth)
         self._predicted.append(predicted if self._classes is None else np.searchsorted(self._classes, predicted))
         if P is not None:
