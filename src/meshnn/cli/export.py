@@ -88,16 +88,11 @@ def _samples(path: Path, data: Path, target: str | None, read: Any) -> tuple[Any
 def _check(model: Any, form: str, out: Path, X: Any, net: Any, learn: bool) -> str:
     from meshnn.export import check
 
-    if X is None:
-        samples = check.random_samples(model.blueprint(), 1000)
-    else:
-        samples = np.asarray(X, float)[np.arange(1000) % len(X)]
-    try:
-        if form != "c":
-            return str(getattr(check, f"check_{form}")(model, out, samples))
-        return check.check_learner(model, out, samples) if learn else check.check_c(model, out, samples, net)
-    except MeshError as error:
-        raise MeshError(f"--check: {error}") from None
+    n = 1000
+    samples = check.random_samples(model.blueprint(), n) if X is None else np.asarray(X, float)[np.arange(n) % len(X)]
+    if form != "c":
+        return str(getattr(check, f"check_{form}")(model, out, samples))
+    return check.check_learner(model, out, samples) if learn else check.check_c(model, out, samples, net)
 
 
 def import_(
