@@ -38,15 +38,14 @@ class RowTransform:
         """The type of the net."""
         return np.dtype(self.dtype_name)
 
-    def inputs(self, X: Array, out: Array | None = None) -> Array:
+    def inputs(self, X: Array) -> Array:
         """Scale features; float32 is scaled in float32 for a net of float32, unless a number could overflow."""
         moderate = (np.abs(self.x_mean) < 1e30).all() and ((self.x_scale > 1e-30) & (self.x_scale < 1e30)).all()
         kind = X.dtype if X.dtype == self.dtype and moderate else np.dtype(np.float64)
         mean, scale = (values.astype(kind) for values in (self.x_mean, 1.0 / self.x_scale))
-        found = np.empty(X.shape, self.dtype) if out is None else out
-        off = np.subtract(X, mean, out=found if found.dtype == kind else None, dtype=kind)
-        np.multiply(off, scale, out=found, casting="same_kind")
-        return found
+        found = np.subtract(X, mean, dtype=kind)
+        found *= scale
+        return found.astype(self.dtype, copy=False)
 
     def targets(self, y: Array) -> Array:
         """Return targets (n, m) as the loss takes them."""

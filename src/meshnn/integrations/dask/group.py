@@ -178,10 +178,6 @@ class ShardedSteps(PiecewiseSteps):
         self.n, self.batches = group.plan.rows, group.plan.batches
         self._seconds = math.nan  # per batch
 
-    def rewire(self, engine: Engine) -> None:
-        """Continue with another graph of the same inputs and outputs."""
-        self.engine = engine
-
     def epoch(
         self, values: Array, optimizer: Optimizer, order: Array, rates: Array, begun: Epoch,
         report: Callable[[Epoch, int], None],

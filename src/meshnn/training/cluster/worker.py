@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -97,7 +97,6 @@ class WorkerState:
     data: dict[int, ShardData]  # by bucket, consecutive
     preprocessing: RowTransform
     n_jobs: int | None = None
-    _buffers: dict[int, tuple[ShardData, FloatArray]] = field(default_factory=dict)
 
     def _sums(self, task: Callable[[int], FloatArray]) -> dict[Node, FloatArray]:
         """Run a task for each bucket and add up what it returns."""
@@ -112,28 +111,13 @@ class WorkerState:
         """Sum gradient, loss and correct samples of one batch, each times the number of samples."""
 
         def task(bucket: int) -> FloatArray:
-            rows = self.plan.batch_rows(bucket, seed, batch)
-            buffer, found = self._buffer(bucket, len(values) + 2)
-            if len(rows) == 0:
-                found[:] = 0
-                return found
-            X, y, weight = (
-                array.take(rows, axis=0, out=into[: len(rows)], mode="clip")
-                for array, into in zip(self.data[bucket], buffer, strict=True)
-            )
-            gradient = engine.gradient(values, X[None], Targets(self.preprocessing.loss, y, weight), 1)
-            found[:-2], found[-2:] = gradient.grad, (gradient.loss, gradient.correct)
-            return found
+            X, y, weight = self.data[bucket].take(self.plan.batch_rows(bucket, seed, batch))
+            if len(X) == 0:
+                return np.zeros(len(values) + 2)
+            found = engine.gradient(values, X[None], Targets(self.preprocessing.loss, y, weight), 1)
+            return np.append(found.grad, (found.loss, found.correct))
 
         return self._sums(task)
-
-    def _buffer(self, bucket: int, width: int) -> tuple[ShardData, FloatArray]:
-        """Return memory for a batch of a bucket and its sum; Dask makes workers return freed memory at once."""
-        if bucket not in self._buffers or len(self._buffers[bucket][1]) != width:
-            most = len(self.plan.shards_of(bucket)) * self.plan.step
-            batch = ShardData(*(np.empty((most, *array.shape[1:]), array.dtype) for array in self.data[bucket]))
-            self._buffers[bucket] = batch, np.empty(width)
-        return self._buffers[bucket]
 
     def _samples(self, bucket: int) -> InMemorySamples:
         return self.data[bucket].samples(self.preprocessing, self.plan.rows, 1.0)
