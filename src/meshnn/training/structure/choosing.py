@@ -70,31 +70,36 @@ def weakest(view: View, scores: FloatArray, count: int, bias: bool, spare: int =
     than asked for if no group is small enough.
     """
     ties = view.mesh.ties
-    remove = np.zeros(view.mesh.topology.n_edges, np.bool_)
-    idle, constant = view.idle_without(remove)
+    idle, constant = view.idle_without(np.zeros(view.mesh.topology.n_edges, np.bool_))
     dead = ties.whole(idle)
     safe = view.protected(scores) | ties.fixed
     if not bias:
         safe |= view.from_bias
     if not ties.plain:
         return _weakest_groups(ties, np.where(dead, -np.inf, scores), count, ~dead & ties.together(safe))
-    # what a constant gives before what feeds it: the bias can take its part only as long as it is one
-    remove[_lowest(np.where(constant, -np.inf, scores), np.flatnonzero(dead), count)] = True
-    best, fewest = remove, len(remove) + 1
-    for _ in range(1 if view.growing else 12):
-        chosen = remove.copy()
-        chosen[_lowest(scores, np.flatnonzero(~remove & ~safe), count - int(remove.sum()))] = True
-        found, left = _without_dead(view, scores, chosen)
-        if found.sum() < best.sum():
-            break  # too many are safe by now
-        if left.sum() <= spare:
-            return found | left
-        if left.sum() < fewest:
-            best, fewest = found, int(left.sum())
-        around = _around(view, left) & chosen & ~remove  # those that leave edges behind for which there is no room
-        if not around.any():
-            break
-        safe |= around
+    lost, best, first, fewest = dead, dead, dead, len(dead) + 1
+    for _ in range(50):
+        # what a constant gives before what feeds it: the bias can take its part only as long as it is one
+        order = np.where(lost, np.where(constant, -np.inf, np.finfo(np.float64).min), scores)
+        chosen = np.zeros_like(dead)
+        chosen[_lowest(order, np.flatnonzero(lost | ~safe), count)] = True
+        first = chosen if lost is dead else first
+        idle, constant = view.idle_without(chosen)
+        left = idle & ~chosen
+        n_left = int(left.sum())
+        if n_left == 0:
+            return chosen
+        if n_left < fewest:
+            best, fewest = chosen, n_left
+        if n_left <= spare:
+            count, spare = count + n_left, spare - n_left
+        if (lost | left).sum() <= count:
+            lost = lost | left  # they go as well, and better ones stay in their place
+        else:  # there is no room for them: keep what they depend on
+            around = _around(view, left) & first & ~dead
+            if not around.any():
+                break
+            safe, lost = safe | around, dead
     return best
 
 
@@ -118,39 +123,11 @@ def _lowest(scores: FloatArray, at: IntArray, count: int) -> IntArray:
     return at[np.argpartition(scores[at], count - 1)[:count]] if count > 0 else at[:0]
 
 
-def _without_dead(view: View, scores: FloatArray, remove: BoolArray) -> tuple[BoolArray, BoolArray]:
-    """The same number of edges, but those that died with the last ones go, and better ones stay in their place.
-
-    And what is dead, or a constant's, and still there.
-    """
-    idle, constant = view.idle_without(remove)
-    best, fewest = remove, idle & ~remove
-    lost = view.idle_without(np.zeros_like(remove))[0]  # none of them comes back
-    for _ in range(8):
-        left = idle & ~remove
-        if left.sum() < fewest.sum():
-            best, fewest = remove, left
-        gone = np.flatnonzero(remove & ~lost)
-        if not left.any() or gone.size == 0:
-            break
-        dead = np.flatnonzero(left)
-        back = _lowest(-scores, gone, dead.size)
-        dead = dead[np.argsort(~constant[dead], kind="stable")][: back.size]
-        remove = remove.copy()
-        remove[dead] = lost[dead] = True
-        remove[back] = False
-        idle, constant = view.idle_without(remove)
-    return best, fewest
-
-
 def _around(view: View, edges: BoolArray) -> BoolArray:
     """Edges of the hidden neurons that some edges belong to."""
     t = view.mesh.topology
-    touched = np.zeros(t.n_neurons, np.bool_)
-    touched[t.src[edges]] = touched[t.dst[edges]] = True
-    touched[: t.n_clamped] = touched[t.n_neurons - t.n_outputs :] = False
-    found: BoolArray = touched[t.src] | touched[t.dst]
-    return found
+    touched = np.intersect1d(t.hidden, np.concatenate([t.src[edges], t.dst[edges]]))
+    return np.isin(t.src, touched) | np.isin(t.dst, touched)
 
 
 def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
