@@ -358,7 +358,6 @@ def test_history_is_a_table():
     history = History(train(mesh, X, y, solver="adam", max_epochs=30, tol=0, l2=0.0))
     assert history["epoch"].tolist() == list(range(1, 31))
     assert (len(history[:5]), history.notes) == (5, [])
-    assert "..." in str(history)
     assert list(history.to_dict()) == list(type(history[0])._fields)
     with pytest.raises(MeshError, match="'los'"):
         history["los"]

@@ -22,6 +22,7 @@ from meshnn.progress import reading
 from meshnn.tables import sources
 from meshnn.tables.encoder import Column, Encoder
 from meshnn.tables.holdout import HoldoutSplit
+from meshnn.tables.sources import RowBlock
 from meshnn.training.dataset import Dataset
 from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import Samples
@@ -116,7 +117,7 @@ class OutOfCoreData:
             means = zip(rows.columns, rows.moments.mean.tolist(), strict=True)
             encoder = Encoder(tuple(Column(name, "numeric", fill=mean) for name, mean in means), True, {})
             self.preprocessing = replace(self.preprocessing, names=tuple(rows.columns), encoder=encoder)
-        self._parts: tuple[Dataset, Dataset | None] = (rows, None)  # to train and to validate with
+        self._parts: tuple[Dataset, RowBlock | None] = (rows, None)  # to train and to validate with
         if model._loss.classifies:
             model._targets(np.array(rows.labels), None, True)  # sets the classes, or refuses them
             self.n_outputs, self.target_shape = len(rows.labels), ()
@@ -164,7 +165,7 @@ class OutOfCoreData:
         transform = RowTransform(loss.name, str(mesh.dtype), *arrays, self._class_index, self._class_weight)
         if self.held_out is not None:
             return training.prepared(transform), preprocessing.dataset(mesh, self.held_out, loss)
-        return training.prepared(transform), None if validation is None else validation.prepared(transform)
+        return training.prepared(transform), None if validation is None else transform.samples(validation)
 
     def ranges(self, mesh: Mesh, preprocessing: Preprocessing) -> Ranges | None:
         """Return None: reading all rows once more takes too long."""

@@ -29,7 +29,7 @@ from meshnn.memory import format_bytes
 from meshnn.mesh import Mesh
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import RowBlock, Source
-from meshnn.training.dataset import LIMITS, Dataset, InMemoryDataset, Summary, evenly_spaced, sums_per_label
+from meshnn.training.dataset import LIMITS, Dataset, Summary, evenly_spaced, sums_per_label
 from meshnn.training.row_transform import RowTransform, check_total
 from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, Samples
 
@@ -277,7 +277,7 @@ class RowStore(Dataset):
         """Load up to n rows, evenly spaced."""
         return self.file.rows(evenly_spaced(n, self.n_rows))
 
-    def hold_out(self, fraction: float, seed: int) -> tuple[RowStore, InMemoryDataset]:
+    def hold_out(self, fraction: float, seed: int) -> tuple[RowStore, RowBlock]:
         """Hold out random pages, one of at least four."""
         pages, size = len(self.pages), LIMITS.page_rows
         if pages < 4:
@@ -289,7 +289,7 @@ class RowStore(Dataset):
         split = HoldoutSplit.random(pages, count, [seed, 2])
         training = copy.copy(self)
         training.pages, training.n_rows = split.kept, int(self.file.page_sizes(split.kept).sum())
-        return training, InMemoryDataset(self.file.read(split.held), self.labels, self.columns)
+        return training, self.file.read(split.held)
 
     def prepared(self, preprocessing: RowTransform) -> StoredSamples:
         """Return the rows as a net takes them."""

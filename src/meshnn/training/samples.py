@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -92,7 +92,9 @@ class Samples(ABC):
         """Return the loss and the share of correct samples."""
 
     def glance(self, mesh: Mesh, n_jobs: int | None) -> float:
-        """Estimate the loss from up to 16,384 evenly spaced samples."""
+        """Return the loss; of samples that are not in memory, estimate it from 16,384 evenly spaced ones."""
+        if self.in_memory:
+            return self.evaluate(mesh, n_jobs)[0]
         n = min(self.count, 2**14)
         found = self.take(np.arange(n) * self.count // n)
         loss, _ = found.evaluate(mesh, n_jobs)
@@ -140,10 +142,6 @@ class InMemorySamples(Samples):
         """Return the loss and the share of correct samples."""
         return mesh.engine().evaluate(mesh.values, self.X, self.targets, n_jobs)
 
-    def glance(self, mesh: Mesh, n_jobs: int | None) -> float:
-        """Return the loss."""
-        return self.evaluate(mesh, n_jobs)[0]
-
     def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_jobs: int | None) -> Curvature:
         """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
         engine = mesh.engine("curvature", method, self.count)
@@ -154,3 +152,11 @@ class InMemorySamples(Samples):
         targets = self.targets.of(rows)
         weight = self.total_weight * float(targets.share.sum(dtype="float64"))
         return InMemorySamples(self.X[:, rows], targets, weight)
+
+    @classmethod
+    def join(cls, parts: Sequence[InMemorySamples], total_weight: float) -> InMemorySamples:
+        """Concatenate parts of a data set of this weight, whose outputs are read after the last tick."""
+        values = np.concatenate([part.targets.values for part in parts])
+        share = np.concatenate([part.targets.share for part in parts])
+        X, weight = np.concatenate([part.X for part in parts], axis=1), total_weight * float(share.sum(dtype="float64"))
+        return cls(X, Targets(parts[0].loss, values, share), weight)

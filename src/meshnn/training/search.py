@@ -103,11 +103,8 @@ def _in_memory(samples: Samples, seed: int) -> InMemorySamples:
     """All samples, or of those that are not in memory as many as are to decide."""
     if isinstance(samples, InMemorySamples):
         return samples
-    rng = np.random.default_rng([seed, 4])
-    count = min(samples.count, LIMITS.rows)
-    found = samples.take(np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
-    share = float(found.targets.share.sum(dtype=np.float64))  # of all samples
-    return InMemorySamples(found.X, found.targets.of(slice(None), 1.0 / share), found.total_weight)
+    rng, count = np.random.default_rng([seed, 4]), min(samples.count, LIMITS.rows)
+    return _part(samples, np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
 
 
 def _folds(samples: InMemorySamples, seed: int) -> list[tuple[InMemorySamples, Samples]]:
@@ -152,9 +149,11 @@ def _some(samples: InMemorySamples, seed: int) -> InMemorySamples:
     return samples if len(rows) == samples.count else _part(samples, np.sort(rows))
 
 
-def _part(samples: InMemorySamples, rows: Array) -> InMemorySamples:
-    share = float(samples.targets.share[rows].sum(dtype=np.float64))
-    return InMemorySamples(samples.X[:, rows], samples.targets.of(rows, 1.0 / share), samples.total_weight * share)
+def _part(samples: Samples, rows: Array) -> InMemorySamples:
+    """Some samples as a set of their own: their shares add up to 1."""
+    found = samples.take(rows)
+    share = float(found.targets.share.sum(dtype=np.float64))
+    return replace(found, targets=found.targets.of(slice(None), 1.0 / share))
 
 
 class _Search:
