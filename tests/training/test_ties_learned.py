@@ -154,18 +154,6 @@ def _interrupt_at(epoch):
     return callback
 
 
-def test_groups_fill_a_budget_as_far_as_they_fit():
-    """Of groups of 3, 2 and 1 edges with rising scores, 4 edges are the first and the last."""
-    from meshnn.parameters import Ties
-    from meshnn.training.structure.choosing import _weakest_groups
-
-    ties = Ties(7, [0, 0, 0, 1, 1, 2, -1])
-    scores = np.array([1.0, 1, 1, 2, 2, 3, 0])
-    safe = np.array([False] * 6 + [True])
-    assert _weakest_groups(ties, scores, 4, safe).tolist() == [True, True, True, False, False, True, False]
-    assert _weakest_groups(ties, scores, 2, safe).tolist() == [False, False, False, True, True, False, False]
-
-
 def test_sparsify_takes_whole_groups():
     mesh = net("float32")
     before = groups(mesh)

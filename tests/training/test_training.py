@@ -294,21 +294,6 @@ def test_options_are_parameters_as_in_scikit_learn(options):
         again.set_params(rate=1)
 
 
-def test_grid_search_reaches_the_options_of_a_solver():
-    from sklearn.model_selection import GridSearchCV
-
-    from meshnn import MeshClassifier
-
-    X, y = spirals(60, random_state=0)
-    model = MeshClassifier(3, solver=SGD(schedule="constant"), l2=0.0, max_epochs=3, tol=0, random_state=0)
-    found = GridSearchCV(model, {"solver__learning_rate": [0.01, 0.3]}, cv=2).fit(X, y)
-    assert set(found.cv_results_["param_solver__learning_rate"]) == {0.01, 0.3}
-    assert model.solver.learning_rate == SGD().learning_rate  # the prototype stays
-    for rate in (0.01, 0.3):
-        fitted = model.set_params(solver__learning_rate=rate).fit(X, y)
-        assert (fitted.history_["learning_rate"] == rate).all()
-
-
 def test_a_graph_changed_during_training_is_noticed():
     X, y = spirals(100, random_state=0)
     for change in (lambda m: m.rewire(Topology.mesh(2, 6, 2, self_loops=True)), lambda m: setattr(m, "ticks", 4)):
