@@ -6,7 +6,7 @@ import pytest
 from meshnn import Mesh, MeshError, Topology
 from meshnn.plan import METHODS
 from meshnn.tables.synthetic import spirals
-from meshnn.training import LM, SGD, Adam, EarlyStopping, History, Settings, Trainer, train
+from meshnn.training import LM, SGD, Adam, EarlyStopping, History, Settings, Trainer, structure, train
 from meshnn.training.api import as_samples
 from solver_options import with_solver
 
@@ -312,17 +312,25 @@ def test_a_graph_changed_during_training_is_noticed():
     {"solver": "sgd", "batch_size": 50, "validate": True},
     {"solver": "lm", "n_restarts": 3, "max_epochs": 8},
     {"solver": "lm", "validate": True, "max_epochs": 12},
-])  # fmt: skip
-def test_a_trainer_goes_on_from_any_row_bit_by_bit(options):
+    {"solver": "adam", "structure": structure.Prune(to=30)},
+    {"solver": "lm", "structure": structure.Prune(to=21, start="given"), "tied": True},
+    {"solver": "adam", "structure": [structure.Prune(to=35, end=0.5), structure.Regrow(every=2)]},
+    {"solver": "lm", "structure": structure.Grow(to=9, wait=2, slow=0.5)},
+    {"solver": "adam", "structure": structure.Sparsify(l1=0.02)},
+], ids=str)  # fmt: skip
+def test_a_trainer_goes_on_from_any_row_bit_by_bit(options, monkeypatch):
     X, y = spirals(160, random_state=0)
     X /= 10
     options = {"max_epochs": 10, "tol": 0} | options
-    validate = options.pop("validate", False)
+    validate, policy, tied = (options.pop(name, None) for name in ("validate", "structure", "tied"))
 
     def fresh():
-        mesh = Mesh(Topology.mesh(2, 6, 2), 3, "tanh", dtype="float64", random_state=0)
+        graph = Topology.mesh(2, 6, 2)
+        ties = np.arange(graph.n_edges) // 3 if tied else None
+        mesh = Mesh(graph, 3, "tanh", dtype="float64", random_state=0, tied=ties)
         held_out = as_samples(mesh, X[120:], y[120:], "cross_entropy") if validate else None
-        return Trainer(mesh, as_samples(mesh, X[:120], y[:120], "cross_entropy"), Settings(**options), held_out, 5)
+        samples = as_samples(mesh, X[:120], y[:120], "cross_entropy")
+        return Trainer(mesh, samples, Settings(**options), held_out, 5, policy)
 
     whole = fresh()
     states = [whole.state()] + [whole.state() for _ in whole.rows()]
@@ -330,11 +338,18 @@ def test_a_trainer_goes_on_from_any_row_bit_by_bit(options):
     for k in range(0, len(states), max(1, len(states) // 12)):
         again = fresh()
         again.restore(states[k])
-        assert len(list(again.rows())) == len(states) - 1 - k
-        np.testing.assert_array_equal(again.mesh.weights, whole.mesh.weights)
+        with monkeypatch.context() as patch:
+            if k:  # what the search has found is in the state
+                patch.setattr("meshnn.training.trainer.search", None)
+            assert len(list(again.rows())) == len(states) - 1 - k
+        np.testing.assert_array_equal(again.mesh.values, whole.mesh.values)
+        assert again.mesh.topology == whole.mesh.topology
         assert again.history == whole.history
-        assert again.best.restart == whole.best.restart
+        assert (again.best.restart, again.choice) == (whole.best.restart, whole.choice)
         np.testing.assert_array_equal(again.best.penalties, whole.best.penalties)
+        if policy is not None:
+            steps = zip(again.mesh.lineage_.steps, whole.mesh.lineage_.steps, strict=True)
+            assert all(repr(a) == repr(b) for a, b in steps)
 
 
 def test_history_is_a_table():
