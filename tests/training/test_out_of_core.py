@@ -18,8 +18,7 @@ from meshnn.tables.sources import BlockSource, NpySource, RowBlock, is_out_of_co
 from meshnn.training import SGD, EarlyStopping, TimeLimit, search
 from meshnn.training.dataset import LIMITS
 from meshnn.training.out_of_core import RowStore, WindowSteps, read_ahead
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import Epoch
+from meshnn.training.samples import Epoch, RowTransform
 from row_sources import FEW, blocks, data, folder_of, frame, same, scratch
 
 pytestmark = pytest.mark.usefixtures("scratch")

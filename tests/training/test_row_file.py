@@ -10,7 +10,7 @@ from meshnn.errors import DataError, FileError
 from meshnn.tables.sources import BlockSource, RowBlock
 from meshnn.training.dataset import LIMITS, Summary
 from meshnn.training.out_of_core import RowFile, RowStore
-from meshnn.training.row_transform import RowTransform
+from meshnn.training.samples import RowTransform
 
 PAGE, STRIDE = LIMITS.page_rows, LIMITS.stride_rows
 

@@ -23,8 +23,7 @@ from meshnn.training.cluster import (
     tree_sum,
 )
 from meshnn.training.dataset import LIMITS
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import Epoch
+from meshnn.training.samples import Epoch, RowTransform
 
 N = 700
 

@@ -24,8 +24,7 @@ from meshnn.tables.encoder import Column, Encoder
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import RowBlock
 from meshnn.training.dataset import Dataset
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import Samples
+from meshnn.training.samples import RowTransform, Samples
 
 
 def is_out_of_core(X: Any) -> bool:

@@ -16,8 +16,7 @@ import numpy as np
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError
 from meshnn.tables.sources import RowBlock
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import Samples
+from meshnn.training.samples import RowTransform, Samples
 
 
 @dataclass

@@ -79,8 +79,10 @@ class History(UserList[HistoryRow]):
             raise MeshError("the notes of the history are not texts")
         if any(column.shape != (len(notes),) for column in columns):
             raise MeshError(f"the columns of the history do not have {len(notes)} rows, as many as it has notes")
-        rows = (HistoryRow(*map(float, numbers), note=note) for *numbers, note in zip(*columns, notes, strict=True))
-        return cls(row._replace(epoch=int(row.epoch), edges=int(row.edges), restart=int(row.restart)) for row in rows)
+        whole = ("epoch", "edges", "restart")
+        kinds = [int if name in whole else float for name in HistoryRow._fields[:-1]]
+        plain = [list(map(kind, column)) for kind, column in zip(kinds, columns, strict=True)]
+        return cls(HistoryRow(*row) for row in zip(*plain, notes, strict=True))
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns by name, for `pandas.DataFrame(history.to_dict())`."""

@@ -30,8 +30,7 @@ from meshnn.mesh import Mesh
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import RowBlock, Source
 from meshnn.training.dataset import LIMITS, Dataset, Summary, evenly_spaced, sums_per_label
-from meshnn.training.row_transform import RowTransform, check_total
-from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, Samples
+from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, RowTransform, Samples, check_total
 
 
 class RowFile:
@@ -208,7 +207,7 @@ class WindowSteps(PiecewiseSteps):
         """Train window by window; see `PiecewiseSteps.epoch`."""
         now, done = begun, sum(self.counts[: begun.piece])
         windows = list(enumerate(self.windows(order)))[begun.piece :]
-        with closing(read_ahead(windows, lambda window: self._loaded(*window, int(order[0])))) as loaded:
+        with closing(read_ahead(windows, lambda window: self._loaded(window[0], window[1], int(order[0])))) as loaded:
             for k, steps, mixed in loaded:
                 part = rates[self._first_batch[k] : self._first_batch[k + 1]]
                 record = steps.epochs(values, optimizer, mixed, part)

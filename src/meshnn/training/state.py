@@ -74,9 +74,13 @@ S = TypeVar("S")
 _NUMBERS: dict[type, str] = {float: "a number", int: "a whole number"}
 
 
-@cache
 def _hints(kind: Any) -> dict[str, Any]:
     """Return the annotated type of each field."""
+    return _resolved(kind)
+
+
+@cache
+def _resolved(kind: Any) -> dict[str, Any]:
     found = get_type_hints(kind, include_extras=True)
     return {field.name: found[field.name] for field in fields(kind)}
 
@@ -167,7 +171,7 @@ def _one_of_several(name: str, value: Any, hints: list[Any], sizes: Mapping[str,
             return _checked(name, value, hint, sizes)
         except MeshError:
             continue
-    texts = []
+    texts: list[str] = []
     for hint in hints:
         args = get_args(hint)
         texts += map(repr, args) if get_origin(hint) is Literal else [f"{_NUMBERS[args[0]]}{args[1]}"]

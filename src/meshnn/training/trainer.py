@@ -275,7 +275,7 @@ class Trainer:
         self._take(found.solver, found.l2, f"{self.choice.reason}; {found.message}")
         return found.message
 
-    def _take(self, solver: Solver, l2: float | str, reason: str) -> None:
+    def _take(self, solver: Solver, l2: Any, reason: str) -> None:
         """Begin with what the search has found."""
         self.choice = Choice(solver, reason)
         self.settings = replace(self.settings, l2=l2)

@@ -21,8 +21,7 @@ from meshnn.errors import MeshError
 from meshnn.integrations.dask.tasks import SessionEndedError, WorkOrder, inbox_of, taken, work
 from meshnn.mesh import Mesh
 from meshnn.training.cluster import EpochPart, Node, ShardPlan, tree_sum
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, Samples
+from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, RowTransform, Samples
 
 __all__ = ["ShardedSamples", "WorkerGroup", "living_workers"]
 

@@ -18,7 +18,7 @@ from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import ParquetSource, RowBlock
 from meshnn.training.cluster import ShardPlan
 from meshnn.training.dataset import LIMITS, Dataset, Moments, Summary, evenly_spaced, sums_per_label
-from meshnn.training.row_transform import RowTransform, check_total
+from meshnn.training.samples import RowTransform, check_total
 from meshnn.training.settings import Settings
 
 __all__ = ["Shards", "read_parquet"]

@@ -24,8 +24,7 @@ from meshnn.tables.holdout import HoldoutSplit, as_one_target
 from meshnn.tables.sources import ParquetSource, RowBlock, as_numbers, as_target_values, check_rows
 from meshnn.training.cluster import ShardPlan, Transport, WorkerState, run_steps
 from meshnn.training.dataset import coded
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import InMemorySamples
+from meshnn.training.samples import InMemorySamples, RowTransform
 
 try:
     from distributed import WorkerPlugin
