@@ -159,7 +159,7 @@ class Mesh(StreamingNet):
     def gradient(
         self,
         X: ArrayLike,
-        y: ArrayLike,
+        y: ArrayLike | Targets,
         loss: str = "cross_entropy",
         gradient: str = "auto",
         sample_weight: ArrayLike | None = None,
@@ -249,7 +249,7 @@ class Mesh(StreamingNet):
     def growth_scores(
         self,
         X: ArrayLike,
-        y: ArrayLike,
+        y: ArrayLike | Targets,
         loss: str = "cross_entropy",
         src: ArrayLike = (),
         dst: ArrayLike = (),

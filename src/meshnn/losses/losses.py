@@ -37,10 +37,6 @@ class Loss:
         """What is handed in, checked, as kernels take it: `(size, 1)` labels or `(size, n_outputs)` values."""
         raise NotImplementedError
 
-    def given(self, targets: Array) -> Array:
-        """The inverse of `targets`."""
-        return targets
-
     def curvature(self, outputs: Array, targets: Array, J: Array) -> Array:
         """The diagonal of J' H J of each sample: `(size, n_parameters)` from J `(size, n_outputs, n_parameters)`."""
         raise NotImplementedError
@@ -109,10 +105,6 @@ class CrossEntropy(Loss):
     def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
         """Labels."""
         return checks.labels(y, size, n_outputs).astype(dtype)[:, None]
-
-    def given(self, targets: Array) -> Array:
-        """Labels as whole numbers."""
-        return targets[:, 0].astype(np.int64)
 
     def predicted(self, outputs: Array) -> Array:
         """Probabilities."""

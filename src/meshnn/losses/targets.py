@@ -35,7 +35,12 @@ class Targets(NamedTuple):
         cls, loss: Loss, y: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any], ticks: int = 1,
         loss_ticks: Any = "last", readout: Any = None, timed: bool = False,
     ) -> Targets:  # fmt: skip
-        """From what is handed in for `size` samples, checked; `timed` even if only the last of so many ticks counts."""
+        """From what is handed in for `size` samples, checked; `timed` even if only the last of so many ticks counts.
+
+        `y` may be targets that were made before: they are taken as they are.
+        """
+        if isinstance(y, Targets):
+            return y
         share = checks.shares(sample_weight, size, dtype)
         last = isinstance(loss_ticks, str) and loss_ticks == "last"
         if last and readout is None and not timed:
@@ -62,19 +67,6 @@ class Targets(NamedTuple):
         at = None if self.at is None else self.at[:, rows] * factor
         readout = None if self.readout is None else self.readout[:, rows]
         return Targets(self.loss, values, self.share[rows] * factor, at=at, readout=readout)
-
-    def given(self) -> tuple[Array, dict[str, Any]]:
-        """Targets and options, as `Mesh.gradient` takes them: the inverse of `make`, but for the scale of weights."""
-        weight = self.share if self.at is None else self.at.max(axis=0)
-        options: dict[str, Any] = {"sample_weight": weight[:, 0].astype(np.float64)}
-        if self.readout is not None:
-            options["readout"] = self.readout[:, :, 0]
-        elif self.at is not None:
-            options["loss_ticks"] = self.looks
-        if self.values.ndim == 2:
-            return self.loss.given(self.values), options
-        flat = self.loss.given(self.values.reshape(-1, self.values.shape[2]))
-        return flat.reshape(*self.values.shape[:2], *flat.shape[1:]), options
 
     @property
     def timed(self) -> bool:

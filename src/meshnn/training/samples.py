@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -112,6 +112,12 @@ class Samples(ABC):
     def take(self, rows: Any) -> InMemorySamples:
         """Load some by their numbers, ascending; weights stay relative to those of all samples."""
 
+    def subset(self, rows: Any) -> InMemorySamples:
+        """Load some by their numbers, ascending, as a set of their own, whose shares add up to 1."""
+        found = self.take(rows)
+        share = float(found.targets.share.sum(dtype=np.float64))
+        return replace(found, targets=found.targets.of(slice(None), 1.0 / share))
+
 
 @dataclass(eq=False)
 class InMemorySamples(Samples):
@@ -124,6 +130,11 @@ class InMemorySamples(Samples):
 
     def __post_init__(self) -> None:
         self.loss, self.count, self.timed = self.targets.loss, int(self.X.shape[1]), self.targets.timed
+
+    @property
+    def inputs(self) -> Array:
+        """Inputs as a mesh takes them: `(n, n_inputs)` if they are held during all ticks."""
+        return self.X[0] if len(self.X) == 1 else self.X
 
     def columns(self, n_outputs: int) -> int:
         """Return the mean number of columns of a square root of the curvature per sample, for all ticks with a loss."""

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from meshnn.arrays import BoolArray, FloatArray, IntArray
-from meshnn.losses import Loss
 from meshnn.mesh import Mesh
 from meshnn.parameters import Ties
-from meshnn.storage import Tree
-from meshnn.training.samples import Samples
+from meshnn.training.samples import InMemorySamples, Samples
 from meshnn.training.structure.graph import View
 
 CRITERIA = ("magnitude", "movement", "saliency")
 
 
-def sample_of(samples: Samples, rng: np.random.Generator, most: int = 1024) -> tuple[Any, Any, Tree]:
-    """Inputs, targets and options of some of the samples, as `Mesh.gradient` takes them: weights, and looks if any."""
+def sample_of(samples: Samples, rng: np.random.Generator, most: int = 1024) -> InMemorySamples:
+    """Draw some of the samples."""
     count = samples.count
-    rows = np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False))
-    found = samples.take(rows)
-    X, y, options = (found.X[0] if len(found.X) == 1 else found.X), *found.targets.given()
-    return X, y, options | {"sample_weight": options["sample_weight"] / options["sample_weight"].sum()}
+    return samples.subset(np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False)))
 
 
 def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> FloatArray:
@@ -36,28 +29,27 @@ def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) 
     if by == "magnitude":
         return np.abs(mesh.weights.astype(np.float64))
     w = mesh.parameters.astype(np.float64)
-    X, y, options = sample_of(samples, rng, 1024 if by == "movement" else 512)
+    some = sample_of(samples, rng, 1024 if by == "movement" else 512)
     if by == "movement":
-        _, grad = mesh.gradient(X, y, samples.loss.name, **options)
+        _, grad = mesh.gradient(some.inputs, some.targets)
         return np.asarray(mesh.ties.spread(np.abs(w * grad)))
     if samples.timed:  # some parameters at a time: only blocks at the diagonal are made
         parts = np.split(np.arange(mesh.n_parameters), range(1024, mesh.n_parameters, 1024))
         found = np.concatenate([samples.curvature(mesh, "adjoint", part, None).matrix.diagonal() for part in parts])
     else:
-        found = _curvatures(mesh, X, y, options["sample_weight"], samples.loss)
+        found = _curvatures(mesh, some)
     return np.asarray(mesh.ties.spread(0.5 * w**2 * found))
 
 
-def _curvatures(mesh: Mesh, X: Any, y: Any, share: Any, loss: Loss) -> FloatArray:
+def _curvatures(mesh: Mesh, samples: InMemorySamples) -> FloatArray:
     """The diagonal of the Gauss-Newton matrix, from the forward Jacobian, some samples at a time."""
-    total = np.zeros(mesh.n_parameters)
-    n = X.shape[-2]
+    total, targets, X = np.zeros(mesh.n_parameters), samples.targets, samples.inputs
     size = max(1, 4_000_000 // (mesh.topology.n_edges * mesh.topology.n_outputs))
-    for k in range(0, n, size):
+    for k in range(0, samples.count, size):
         part = X[..., k : k + size, :]
         J = mesh.jacobian(part).astype(np.float64)  # (samples, outputs, edges)
-        each = loss.curvature(mesh.forward(part).astype(np.float64), y[k : k + size], J)
-        total += share[k : k + size] @ each
+        each = samples.loss.curvature(mesh.forward(part).astype(np.float64), targets.values[k : k + size], J)
+        total += targets.share[k : k + size, 0] @ each
     return total
 
 
@@ -138,10 +130,10 @@ def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
     if len(absent) > most:
         some = np.sort(view.rng.choice(len(absent), most, replace=False))
         return some[strongest(view, absent[some], count, grow)]
-    X, y, options = sample_of(view.samples, view.rng, int(np.clip(2_000_000 // max(len(absent), 1), 64, 1024)))
-    scores = np.abs(  # a single gradient of many edges: the adjoint is the cheapest way to it
-        view.mesh.growth_scores(X, y, view.samples.loss.name, absent[:, 0], absent[:, 1], gradient="adjoint", **options)
-    )
+    sample = sample_of(view.samples, view.rng, int(np.clip(2_000_000 // max(len(absent), 1), 64, 1024)))
+    src, dst = absent.T
+    # a single gradient of many edges: the adjoint is the cheapest way to it
+    scores = np.abs(view.mesh.growth_scores(sample.inputs, sample.targets, src=src, dst=dst, gradient="adjoint"))
     # of equal ones (dead edges, all 0) any; the order of neurons means nothing
     order = np.lexsort((view.rng.random(len(absent)), -scores))
     return np.sort(order[:count])

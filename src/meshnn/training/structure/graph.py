@@ -18,10 +18,9 @@ from meshnn.codes import ACTIVATIONS, FORMULAS
 from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
-from meshnn.storage import Tree
 from meshnn.topology import Topology, reach
 from meshnn.topology.lineage import Lineage
-from meshnn.training.samples import Samples
+from meshnn.training.samples import InMemorySamples, Samples
 from meshnn.training.solvers import Change
 
 
@@ -238,14 +237,13 @@ class View:
                     node = int(t.src[step[node]])
         return safe
 
-    def score_of(self, edit: Edit, sample: tuple[Any, Any, Tree]) -> float:
+    def score_of(self, edit: Edit, sample: InMemorySamples) -> float:
         """How large the gradient of the new edges of weight 0 would be."""
         t = self.mesh.topology
         trial = Mesh(t, self.mesh.ticks, weights=self.mesh.weights, dtype=self.mesh.dtype)
         trial.replace(t, self.mesh.weights, self.mesh.codes)
         apply_edit(trial, edit)
-        X, y, options = sample
-        _, grad = trial.gradient(X, y, self.samples.loss.name, **options)
+        _, grad = trial.gradient(sample.inputs, sample.targets)
         new = trial.topology.src == t.n_clamped + t.n_hidden  # what leaves the new neuron
         return float(np.linalg.norm(grad[new].astype(np.float64)))
 
