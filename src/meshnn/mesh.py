@@ -143,7 +143,7 @@ class Mesh(StreamingNet):
 
     @overload
     def gradient(
-        self, X: ArrayLike, y: ArrayLike, loss: str = ..., gradient: str = ...,
+        self, X: ArrayLike, y: ArrayLike | Targets, loss: str = ..., gradient: str = ...,
         sample_weight: ArrayLike | None = ..., *, loss_ticks: Any = ..., readout: ArrayLike | None = ...,
         state: ArrayLike | None = ..., return_state: Literal[False] = ...,
         n_jobs: int | None = ...,
@@ -151,7 +151,7 @@ class Mesh(StreamingNet):
 
     @overload
     def gradient(
-        self, X: ArrayLike, y: ArrayLike, loss: str = ..., gradient: str = ...,
+        self, X: ArrayLike, y: ArrayLike | Targets, loss: str = ..., gradient: str = ...,
         sample_weight: ArrayLike | None = ..., *, loss_ticks: Any = ..., readout: ArrayLike | None = ...,
         state: ArrayLike | None = ..., return_state: Literal[True], n_jobs: int | None = ...,
     ) -> tuple[float, Array, Array]: ...  # fmt: skip
