@@ -16,7 +16,7 @@ from meshnn.errors import DataError, MeshError
 from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing, is_dask
 from meshnn.estimators.scaling import Scaling
 from meshnn.export.ranges import Ranges
-from meshnn.losses.moments import is_constant
+from meshnn.losses.losses import is_constant
 from meshnn.mesh import Mesh
 from meshnn.progress import reading
 from meshnn.tables import sources

@@ -95,7 +95,7 @@ class Trainer:
     samples, settings : Samples, Settings
     validation : Samples, optional
         Held-out samples: the weights with the lowest loss on them are kept.
-    seed : int or SeedSequence
+    seed : int
         Of the order of the samples and of the restarts.
     structure : policy or list of policies, optional
         How the graph changes meanwhile, see `meshnn.training.structure`.
@@ -115,7 +115,7 @@ class Trainer:
         samples: Samples,
         settings: Settings,
         validation: Samples | None = None,
-        seed: int | np.random.SeedSequence = 0,
+        seed: int = 0,
         structure: Any = None,
         choice: Choice | None = None,
         score: Callable[[], float] | None = None,
@@ -137,15 +137,14 @@ class Trainer:
         known = memory[1] if memory[0] == choice.solver.name and choice.solver.warms else None
         # penalties are tried before the first row, unless they are known
         self._searches = settings.l2 == "auto" and not policies and known is None
-        entropy = seed.entropy if isinstance(seed, np.random.SeedSequence) else seed
-        self._entropy = np.atleast_1d(np.asarray(entropy, dtype=object)).tolist()
+        self._seed = seed
         self._topology, self._ticks = mesh.topology, mesh.ticks
         graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
         self._s = TrainerState(graph, Start(mesh.parameters), {}, mesh.values, {})
         self._begin()
         if known is not None:
             self._run.recall(known)
-        own = np.random.default_rng([*self._entropy, 5])
+        own = np.random.default_rng([seed, 5])
         self._structure = Structure(policies, mesh, samples, self.epochs, own) if policies else None
         self._mark = self._marked()
 
@@ -268,7 +267,7 @@ class Trainer:
     def _search(self) -> str:
         """Find the penalty and the solver by trying; return a message about them."""
         self._searches = False
-        seed = int(np.random.default_rng([*self._entropy, 6]).integers(2**63))
+        seed = int(np.random.default_rng([self._seed, 6]).integers(2**63))
         found = search(self.mesh, self.samples, self.settings, self.choice, seed, self.validation)
         if found is None:
             return ""
