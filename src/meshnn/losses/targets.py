@@ -35,7 +35,7 @@ class Targets(NamedTuple):
         cls, loss: Loss, y: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any], ticks: int = 1,
         loss_ticks: Any = "last", readout: Any = None, timed: bool = False,
     ) -> Targets:  # fmt: skip
-        """From what is handed in for `size` samples, checked; `timed` even if only the last of so many ticks counts.
+        """Check what was passed for `size` samples; targets are `timed` on request even if only the last tick counts.
 
         `y` may be targets that were made before: they are taken as they are.
         """
@@ -47,7 +47,7 @@ class Targets(NamedTuple):
             return cls(loss, loss.targets(y, size, n_outputs, dtype), share, sample_weight is None)
         if readout is not None:
             if not last:
-                raise DataError("pass loss_ticks or readout, not both: a readout has one loss a sample")
+                raise DataError("pass loss_ticks or readout, not both: a readout has one loss per sample")
             weights = checks.as_readout(readout, ticks, size, dtype)
             return cls(loss, loss.targets(y, size, n_outputs, dtype), share, sample_weight is None, readout=weights)
         weights = checks.as_tick_weights(loss_ticks, ticks, size)
@@ -59,7 +59,7 @@ class Targets(NamedTuple):
         return cls(loss, found, at.sum(axis=0, dtype=np.float64).astype(dtype), at=at)
 
     def of(self, rows: Any, scale: float = 1.0) -> Targets:
-        """Those of some samples, with shares so many times as large."""
+        """Return the targets of some samples, their shares multiplied by `scale`."""
         factor = self.share.dtype.type(scale)
         if not self.timed:
             return Targets(self.loss, self.values[rows], self.share[rows] * factor)

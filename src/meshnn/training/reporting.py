@@ -48,7 +48,7 @@ class TrainingReport:
             print_row(row)
 
     def pulse(self, done: int) -> None:
-        """Show that so many samples of an epoch are done."""
+        """Show that this number of samples of an epoch are done."""
         if self.verbose != 1:
             return
         now, share = time.monotonic(), done / max(self.trainer.samples.count, 1)

@@ -119,7 +119,7 @@ class Settings:
             return self.max_epochs
         if not by_steps:
             return 300
-        steps = -(-max(n_samples, 1) // max(self.batch_of(n_samples), 1))  # an epoch
+        steps = -(-max(n_samples, 1) // max(self.batch_of(n_samples), 1))  # per epoch
         return max(-(-4_000 // steps), min(15, 20_000 // steps), 2)
 
     @property

@@ -10,7 +10,7 @@ The fields of a dataclass say what they may be, by their type and an `Annotated`
         inside: Epoch | None              # another such dataclass
 
 `to_tree` makes a tree that a file can hold, `from_tree` reads one that may come from anywhere, `check_fields` looks at
-what a user has passed. Whatever does not fit raises a MeshError with the name of the field and the value.
+what a user has passed. A value that does not fit raises a MeshError with the name of the field and the value.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def sample_of(samples: Samples, rng: np.random.Generator, most: int = 1024) -> I
 
 
 def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> FloatArray:
-    """One number an edge; the edges with the smallest ones can go.
+    """Return one number per edge; the edges with the smallest ones can go.
 
     magnitude is |w|; movement is |w dE/dw|, what the loss changes by to first order if the edge goes; saliency is
     w² d²E/dw² / 2, to second order at a minimum, with the Gauss-Newton diagonal (optimal brain damage). What tied edges
