@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Learned = tuple[Column | str, int, str]
 
 
-def learn_columns(table: Any, names: list[str], max_categories: int) -> dict[str, Learned]:
+def learn_columns(table: Any, names: list[str], max_categories: int, keep_constant: bool = False) -> dict[str, Learned]:
     """Return for each column what an encoder needs, or why it is left out; its missing values; and a remark or "".
 
     The columns have values that fill gaps.
@@ -29,7 +29,7 @@ def learn_columns(table: Any, names: list[str], max_categories: int) -> dict[str
     found: dict[str, Learned] = {}
     numeric = [name for name in names if _is_number(table, name)]
     for group in in_groups(numeric, table.num_rows):
-        found |= _learn_numbers(table, list(group))
+        found |= _learn_numbers(table, list(group), keep_constant)
     return {name: found[name] if name in found else _learn_others(table, name, max_categories) for name in names}
 
 
@@ -37,13 +37,13 @@ def _is_number(table: Any, name: str) -> bool:
     return kind_of(table.field(name).type) in ("numeric", "boolean")
 
 
-def _learn_numbers(table: Any, names: list[str]) -> dict[str, Learned]:
+def _learn_numbers(table: Any, names: list[str], keep_constant: bool) -> dict[str, Learned]:
     X = _finite_matrix(table, names)
     ordered, counts, every = np.sort(X, axis=0), (X == X).sum(axis=0), np.arange(len(names))  # NaN is last
     last = np.maximum(counts - 1, 0)
     # halved first: the sum of two large numbers may be infinite
     middle = ordered[last // 2, every] / 2 + ordered[np.minimum(counts // 2, last), every] / 2
-    constant = ordered[0] == ordered[last, every]
+    constant = (ordered[0] == ordered[last, every]) & (not keep_constant)
     found: dict[str, Learned] = {}
     for k, (name, median) in enumerate(zip(names, middle.tolist(), strict=True)):
         kind = str(kind_of(table.field(name).type))
