@@ -138,7 +138,7 @@ class Mesh(StreamingNet):
 
     @overload
     def gradient(
-        self, X: ArrayLike, y: ArrayLike, loss: str = ..., gradient: str = ...,
+        self, X: ArrayLike, y: ArrayLike | Targets, loss: str = ..., gradient: str = ...,
         sample_weight: ArrayLike | None = ..., *, loss_ticks: Any = ..., readout: ArrayLike | None = ...,
         state: ArrayLike | None = ..., return_state: Literal[False] = ...,
         n_jobs: int | None = ...,
@@ -146,7 +146,7 @@ class Mesh(StreamingNet):
 
     @overload
     def gradient(
-        self, X: ArrayLike, y: ArrayLike, loss: str = ..., gradient: str = ...,
+        self, X: ArrayLike, y: ArrayLike | Targets, loss: str = ..., gradient: str = ...,
         sample_weight: ArrayLike | None = ..., *, loss_ticks: Any = ..., readout: ArrayLike | None = ...,
         state: ArrayLike | None = ..., return_state: Literal[True], n_jobs: int | None = ...,
     ) -> tuple[float, Array, Array]: ...  # fmt: skip
@@ -154,7 +154,7 @@ class Mesh(StreamingNet):
     def gradient(
         self,
         X: ArrayLike,
-        y: ArrayLike,
+        y: ArrayLike | Targets,
         loss: str = "cross_entropy",
         gradient: str = "auto",
         sample_weight: ArrayLike | None = None,
@@ -244,7 +244,7 @@ class Mesh(StreamingNet):
     def growth_scores(
         self,
         X: ArrayLike,
-        y: ArrayLike,
+        y: ArrayLike | Targets,
         loss: str = "cross_entropy",
         src: ArrayLike = (),
         dst: ArrayLike = (),

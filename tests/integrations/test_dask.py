@@ -92,9 +92,9 @@ def test_it_learns_as_in_memory_and_holds_rows_out():
         shards = integration.open_collections(*data, None, True, adam()._settings())
         training, validation = shards.hold_out(0.2, 1)
         assert shards.labels == ["no", "perhaps", "yes"]
-        assert training.n_rows + validation.n_rows == N
-        assert validation.n_rows == pytest.approx(0.2 * N, rel=0.1)
-        rows = np.concatenate([training.few(N).X, validation.rows.X])
+        assert training.n_rows + len(validation.X) == N
+        assert len(validation.X) == pytest.approx(0.2 * N, rel=0.1)
+        rows = np.concatenate([training.few(N).X, validation.X])
         np.testing.assert_array_equal(np.sort(rows, axis=0), np.sort(X, axis=0))
         np.testing.assert_allclose(shards.moments.mean, X.mean(axis=0, dtype=float), rtol=1e-6, atol=1e-6)
         np.testing.assert_array_equal(shards.label_sums, [(y == label).sum() for label in shards.labels])
@@ -199,7 +199,7 @@ def test_what_is_wrong_is_told():
 
 def _at_third_step(number):
     """Have this worker get a signal in the middle of its third step from now on."""
-    from meshnn.training.cluster.worker import Transport
+    from meshnn.training.cluster import Transport
 
     real, calls = Transport.__call__, []
 

@@ -4,12 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
 import pytest
-from sklearn.model_selection import cross_val_score
 
 import meshnn
 from meshnn import MeshClassifier
@@ -119,46 +117,3 @@ def test_sigterm_in_a_process(tmp_path):
     assert again.returncode == 0, errors
     assert rows.splitlines()[0] == "0 8"
     same(meshnn.load(out), end_of(RUNS["lm"]))
-
-
-@pytest.mark.slow
-def test_sigterm_is_left_to_others(tmp_path):
-    X, y = spirals(60, random_state=0)
-    seen = []
-
-    def fit(name=None):
-        look = [lambda row, mesh: seen.append(signal.getsignal(signal.SIGTERM))]
-        callbacks = look if name is None else [Checkpoint(tmp_path / name), *look]
-        MeshClassifier(2, callbacks=callbacks, max_epochs=1, solver="lm", random_state=0).fit(X, y)
-
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        fit("a.mesh")
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        fit()  # without a checkpoint there is nothing to save
-        thread = threading.Thread(target=fit, args=("b.mesh",))
-        thread.start()
-        thread.join()
-        fit("c.mesh")
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert seen[:3] == [signal.SIG_IGN, signal.SIG_DFL, signal.SIG_DFL]
-    assert callable(seen[3])
-
-
-@pytest.mark.slow
-def test_ctrl_c_stops_the_enclosing_cross_validation():
-    X, y = spirals(60, random_state=0)
-    rows = []
-
-    def stop(row, mesh):
-        rows.append(row)
-        if len(rows) == 5:
-            raise KeyboardInterrupt
-
-    model = MeshClassifier(2, max_epochs=3, tol=0, solver="lm", callbacks=stop, random_state=0)
-    with pytest.raises(KeyboardInterrupt):
-        cross_val_score(model, X, y, cv=4)
-    assert len(rows) == 5  # in the second fold; there is no third one

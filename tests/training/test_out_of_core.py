@@ -15,11 +15,10 @@ from meshnn.codes import StepRule
 from meshnn.engine import Optimizer, Steps
 from meshnn.errors import DataError
 from meshnn.tables.sources import BlockSource, NpySource, RowBlock, is_out_of_core
-from meshnn.training import SGD, EarlyStopping, TimeLimit, search, structure
+from meshnn.training import SGD, EarlyStopping, TimeLimit, search
 from meshnn.training.dataset import LIMITS
 from meshnn.training.out_of_core import RowStore, WindowSteps, read_ahead
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import Epoch
+from meshnn.training.samples import Epoch, RowTransform
 from row_sources import FEW, blocks, data, folder_of, frame, same, scratch
 
 pytestmark = pytest.mark.usefixtures("scratch")
@@ -209,27 +208,6 @@ def test_lm_ends_where_it_ends_in_memory_if_there_is_one_place_to_end(kind, opti
     assert judged[0].shape == judged[1].shape
     assert far.history_[-1].loss == pytest.approx(near.history_[-1].loss, rel=1e-9)
     np.testing.assert_allclose(far.feature_importances_, near.feature_importances_, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"solver": SGD(learning_rate=0.1)},
-        {"solver": "adam", "l1": 0.01, "l2": 0.001},
-        {"solver": "adam", "structure": structure.Prune(to=2, end=0.5)},
-    ],
-)
-def test_steps_on_all_rows_at_once_lead_where_they_lead_in_memory(options, monkeypatch):
-    """No order of samples there, so that rounding is all that differs; without hidden neurons it stays small."""
-    monkeypatch.setattr(LIMITS, "window_pages", 100)
-    X, y = data(1100, np.float64)
-    options = FEW | options | {"batch_size": None, "max_epochs": 12}
-    far, near = MeshRegressor(**options).fit(blocks(300, X, y)), MeshRegressor(**options).fit(X, y)
-    np.testing.assert_allclose(far.mesh_.weights, near.mesh_.weights, rtol=1e-4, atol=1e-4)
-    assert far.mesh_.topology.n_edges == near.mesh_.topology.n_edges
-    # of the same number of epochs, which in memory may share a row
-    assert far.history_[-1].epoch == near.history_[-1].epoch == 12
-    assert far.history_[-1].loss == pytest.approx(near.history_[-1].loss, rel=1e-4)
 
 
 def test_penalties_are_tried_on_some_rows_as_if_they_were_all(monkeypatch):

@@ -8,9 +8,9 @@ import pytest
 
 from meshnn.errors import DataError, FileError
 from meshnn.tables.sources import BlockSource, RowBlock
-from meshnn.training.dataset import LIMITS, InMemoryDataset, Summary
+from meshnn.training.dataset import LIMITS, Summary
 from meshnn.training.out_of_core import RowFile, RowStore
-from meshnn.training.row_transform import RowTransform
+from meshnn.training.samples import RowTransform
 
 PAGE, STRIDE = LIMITS.page_rows, LIMITS.stride_rows
 
@@ -125,28 +125,23 @@ def test_a_feature_whose_squares_overflow_is_refused(filled):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_data_set_in_memory_answers_like_a_row_store(weighted):
+def test_a_row_store_has_every_row_once_in_one_of_its_parts(weighted):
     rng = np.random.default_rng(0)
     X, labels = rng.standard_normal((5 * PAGE, 2)), np.array(["b", "a", "c"])[rng.integers(3, size=5 * PAGE)]
     weight = rng.uniform(0.5, 2, len(X)) if weighted else None
-    memory = InMemoryDataset.from_arrays(X, labels, weight, classes=True)
     store = RowStore(BlockSource([(X, labels, weight)]), True)
-    assert (memory.n_rows, memory.n_features, memory.n_targets) == (store.n_rows, store.n_features, store.n_targets)
-    assert memory.labels == sorted(store.labels)
-    sums = dict(zip(store.labels, store.label_sums, strict=True))
-    np.testing.assert_allclose(memory.label_sums, [sums[label] for label in memory.labels], rtol=1e-12)
-    np.testing.assert_array_equal(memory.moments.spread, store.moments.spread)
-    for data in (memory, store):
-        np.testing.assert_array_equal(data.few(10).X, X[:: PAGE // 2])
-        training, validation = data.hold_out(0.2, seed=3)
-        assert (training.n_rows, validation.n_rows) == (4 * PAGE, PAGE)
-        codes = np.searchsorted(sorted(data.labels), np.array(data.labels))
-        scaling = RowTransform("cross_entropy", "float64", *np.array([[0.0, 0], [1, 1], [0, 0], [1, 1]]), codes)
-        parts = [part.prepared(scaling) for part in (training, validation)]
-        found = np.concatenate([part.take(np.arange(part.count)).X[0] for part in parts])
-        np.testing.assert_array_equal(np.sort(found, axis=0), np.sort(X, axis=0))  # every row once
-        assert sum(part.total_weight for part in parts) == pytest.approx(weight.sum() if weighted else len(X))
-        again = data.hold_out(0.2, seed=3)[1].rows.X
-        np.testing.assert_array_equal(again, validation.rows.X)
-        assert not np.array_equal(data.hold_out(0.2, seed=4)[1].rows.X, again)
+    assert sorted(store.labels) == ["a", "b", "c"]
+    each = [float((np.ones(len(X)) if weight is None else weight)[labels == label].sum()) for label in store.labels]
+    np.testing.assert_allclose(store.label_sums, each, rtol=1e-12)
+    np.testing.assert_array_equal(store.few(10).X, X[:: PAGE // 2])
+    training, held = store.hold_out(0.2, seed=3)
+    assert (training.n_rows, len(held.X)) == (4 * PAGE, PAGE)
+    codes = np.searchsorted(sorted(store.labels), np.array(store.labels))
+    scaling = RowTransform("cross_entropy", "float64", *np.array([[0.0, 0], [1, 1], [0, 0], [1, 1]]), codes)
+    parts = [training.prepared(scaling), scaling.samples(held)]
+    found = np.concatenate([part.take(np.arange(part.count)).X[0] for part in parts])
+    np.testing.assert_array_equal(np.sort(found, axis=0), np.sort(X, axis=0))
+    assert sum(part.total_weight for part in parts) == pytest.approx(weight.sum() if weighted else len(X))
+    np.testing.assert_array_equal(store.hold_out(0.2, seed=3)[1].X, held.X)
+    assert not np.array_equal(store.hold_out(0.2, seed=4)[1].X, held.X)
     store.release()

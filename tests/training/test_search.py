@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshnn import Mesh, MeshClassifier, MeshError, Topology
-from meshnn.training import LM, SGD, Adam, Settings, Trainer, search
+from meshnn.training import LM, SGD, Adam, Settings, search
 from meshnn.training.api import as_samples
 from meshnn.training.solvers import Choice
 
@@ -153,28 +153,6 @@ def test_a_trainer_says_what_was_found_and_goes_on_with_it():
     fixed = MeshClassifier(hidden=3, solver="adam", l2=model.l2_, random_state=0).fit(X, y)
     assert np.array_equal(fixed.mesh_.weights, model.mesh_.weights)
     assert "held-out" not in fixed.solver_reason_
-
-
-def test_a_resumed_trainer_does_not_search_again(monkeypatch):
-    X, y = classes(60)
-
-    def trainer():
-        mesh = net()
-        return Trainer(mesh, as_samples(mesh, X, y, "cross_entropy"), Settings(solver="adam", max_epochs=30), seed=0)
-
-    whole = trainer()
-    rows = list(whole.rows())
-    part = trainer()
-    for row in part.rows():
-        if row.epoch == rows[4].epoch:
-            break
-    state = part.state()
-    monkeypatch.setattr("meshnn.training.trainer.search", None)
-    resumed = trainer()
-    resumed.restore(state)
-    assert [row.loss for row in resumed.rows()] == [row.loss for row in rows[5:]]
-    assert np.array_equal(resumed.mesh.weights, whole.mesh.weights)
-    assert resumed.choice == whole.choice
 
 
 def test_epochs_follow_from_steps():

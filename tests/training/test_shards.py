@@ -13,11 +13,17 @@ from meshnn.codes import StepRule
 from meshnn.engine import Optimizer
 from meshnn.tables.sources import RowBlock
 from meshnn.training.api import as_samples
-from meshnn.training.cluster.plan import ShardPlan, covering_nodes, tree_sum
-from meshnn.training.cluster.worker import EpochPart, ShardData, Transport, WorkerState, run_steps
+from meshnn.training.cluster import (
+    EpochPart,
+    ShardPlan,
+    Transport,
+    WorkerState,
+    covering_nodes,
+    run_steps,
+    tree_sum,
+)
 from meshnn.training.dataset import LIMITS
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import Epoch
+from meshnn.training.samples import Epoch, RowTransform
 
 N = 700
 
@@ -97,8 +103,8 @@ def state_of(plan, buckets, preprocessing):
     for bucket in buckets:
         bounds = [plan.bounds(shard) for shard in plan.shards_of(bucket)]
         part = rows.take(slice(bounds[0][0], bounds[-1][1]))
-        found[bucket] = ShardData.of(part, preprocessing, float(rows.weight.mean()))
-    return WorkerState(plan, found, preprocessing, 1)
+        found[bucket] = preprocessing.samples(part, float(rows.weight.sum()))
+    return WorkerState(plan, found, 1)
 
 
 def together(workers, preprocessing, task):
@@ -164,6 +170,10 @@ def test_a_step_is_along_the_gradient_of_its_batch(preprocessing):
     weight = data_.weight[rows] / data_.weight.mean()
     want_loss, want = mesh.gradient(data_.X[rows], data_.y[rows, 0].astype(int), sample_weight=weight)
     state = state_of(plan, range(plan.buckets), preprocessing)
-    found = tree_sum(state.gradient(mesh.engine("epochs"), mesh.values, 7, 1), plan.root) / weight.sum()
+    found = (
+        tree_sum(state.gradient(mesh.engine("epochs"), mesh.values, 7, 1), plan.root)
+        * data_.weight.sum()
+        / data_.weight[rows].sum()
+    )
     np.testing.assert_allclose(found[:-2], want, rtol=1e-9, atol=1e-14)
     assert found[-2] == pytest.approx(want_loss, rel=1e-12)

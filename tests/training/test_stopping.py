@@ -3,6 +3,7 @@
 import itertools
 import signal
 import sys
+import threading
 import warnings
 from types import SimpleNamespace
 
@@ -103,6 +104,30 @@ def test_an_interrupt_that_python_loses_is_heard(number, monkeypatch):
         model.fit(X, Y)
     assert len(rows) == 2
     assert signal.getsignal(number) is before
+
+
+def test_sigterm_is_left_to_others():
+    """A handler of the process stays, and so does the default where nothing is to be saved or in a thread."""
+    seen = []
+
+    def look(wanted=True):
+        with sigterm_interrupts([], wanted):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        look()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        look(wanted=False)
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+        look()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen[:3] == [signal.SIG_IGN, signal.SIG_DFL, signal.SIG_DFL]
+    assert callable(seen[3])
 
 
 def test_the_rate_comes_down_from_the_best_weights():

@@ -15,7 +15,7 @@ from meshnn.plan import METHODS
 from meshnn.storage import FileError
 from meshnn.tables.synthetic import spirals
 from meshnn.topology.pruning import blocks_of
-from meshnn.training import Adam, Checkpoint, Settings, Trainer, structure, train
+from meshnn.training import Adam, Checkpoint, Settings, structure, train
 from meshnn.training.api import as_samples
 from meshnn.training.structure.choosing import weakest
 from meshnn.training.structure.graph import Edit, apply_edit
@@ -131,16 +131,6 @@ def test_sparsify_takes_out_what_vanishes():
         list(train(new_mesh(), X, Y, structure=structure.Sparsify(l1=0.02), solver="lm"))
 
 
-@pytest.mark.slow
-def test_grow_on_the_spirals():
-    """Two hidden neurons cannot tell the spirals apart, more can."""
-    Z, y = spirals(700, random_state=0)
-    model = MeshClassifier(2, ticks=3, structure=structure.Grow(to=16), random_state=0).fit(Z, y)
-    assert 4 <= model.mesh_.topology.n_hidden <= 16
-    plain = MeshClassifier(2, ticks=3, random_state=0).fit(Z, y)
-    assert model.score(Z, y) > plain.score(Z, y) + 0.05
-
-
 def test_moments_of_edges_that_stay_are_kept():
     mesh = new_mesh(8)
     samples = as_samples(mesh, X, Y, "cross_entropy")
@@ -199,43 +189,6 @@ def test_invariants_of_any_schedule(chosen, ticks, seed, bias):
 
 def pairs_of(edges):
     return edges[np.lexsort(edges.T)]
-
-
-RUNS = {
-    "prune": (ADAM, structure.Prune(to=30)),
-    "both": (ADAM, [structure.Prune(to=60, end=0.5), structure.Regrow(every=2)]),
-    "grow": ({"solver": "lm", "tol": 0.0, "random_state": 0}, structure.Grow(to=9, wait=2, slow=0.5)),
-    "sparsify": (ADAM, structure.Sparsify(l1=0.02)),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(RUNS))
-def test_a_run_taken_up_in_mid_schedule_ends_with_the_same_bits(name):
-    options, policy = RUNS[name]
-    options = {k: v for k, v in options.items() if k != "random_state"}
-
-    def trainer():
-        mesh = new_mesh(7)
-        plan = Settings(max_epochs=16, **options)
-        return Trainer(mesh, as_samples(mesh, X, Y, "cross_entropy"), plan, seed=3, structure=policy)
-
-    whole = trainer()
-    states = []
-    for _ in whole.rows():
-        states.append(whole.state())
-    for at in (0, 3, 8, 14):
-        again = trainer()
-        again.restore(states[at])
-        for _ in again.rows():
-            pass
-        assert again.mesh.topology == whole.mesh.topology
-        np.testing.assert_array_equal(again.mesh.weights, whole.mesh.weights)
-        assert again.history == whole.history
-        for a, b in zip(again.mesh.lineage_.steps, whole.mesh.lineage_.steps, strict=True):
-            assert (a.epoch, a.reason) == (b.epoch, b.reason)
-            np.testing.assert_array_equal(a.added, b.added)
-            np.testing.assert_array_equal(a.removed, b.removed)
 
 
 def test_the_lineage_is_saved(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 import meshnn
 from meshnn import Mesh, MeshRegressor, Topology
-from meshnn.training import Checkpoint, structure, train
+from meshnn.training import structure, train
 from solver_options import solver_with
 
 RNG = np.random.default_rng(0)
@@ -108,11 +108,6 @@ def test_new_edges_have_parameters_of_their_own():
     assert mesh.n_parameters > len(before)
 
 
-def tied_mesh(n_inputs, n_outputs):
-    graph = Topology.mesh(n_inputs, 4, n_outputs)
-    return Mesh(graph, tied=ties(graph), random_state=0)
-
-
 @pytest.mark.parametrize("solver", ["lm", "adam", "sgd"])
 def test_estimators_learn_tied_nets(solver, tmp_path):
     def make(n_inputs, n_outputs):
@@ -129,41 +124,6 @@ def test_estimators_learn_tied_nets(solver, tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(again.mesh.tied, mesh.tied)  # a callable is not saved, but what it made is
     np.testing.assert_array_equal(again.fit(X, Y[:, 0]).mesh_.weights, mesh.weights)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policies", [None, structure.Prune(to=20, start="given")])
-@pytest.mark.parametrize("solver", ["lm", "adam"])
-def test_a_checkpoint_of_a_tied_net_is_taken_up_bit_by_bit(policies, solver, tmp_path):
-    path = tmp_path / "c.mesh"
-    how = {"mesh": tied_mesh, "solver": solver, "max_epochs": 8, "tol": 0, "random_state": 0, "structure": policies}
-    whole = MeshRegressor(**how).fit(X, Y[:, 0])
-    with pytest.raises(KeyboardInterrupt, match="interrupted"):
-        MeshRegressor(**how, callbacks=[Checkpoint(path), _interrupt_at(4)]).fit(X, Y[:, 0])
-    resumed = MeshRegressor(**how, callbacks=Checkpoint(path)).fit(X, Y[:, 0])
-    np.testing.assert_array_equal(resumed.mesh_.values, whole.mesh_.values)
-    np.testing.assert_array_equal(resumed.mesh_.tied, whole.mesh_.tied)
-    assert resumed.history_ == whole.history_
-
-
-def _interrupt_at(epoch):
-    def callback(row, mesh):
-        if row.epoch >= epoch:
-            raise KeyboardInterrupt
-
-    return callback
-
-
-def test_groups_fill_a_budget_as_far_as_they_fit():
-    """Of groups of 3, 2 and 1 edges with rising scores, 4 edges are the first and the last."""
-    from meshnn.parameters import Ties
-    from meshnn.training.structure.choosing import _weakest_groups
-
-    ties = Ties(7, [0, 0, 0, 1, 1, 2, -1])
-    scores = np.array([1.0, 1, 1, 2, 2, 3, 0])
-    safe = np.array([False] * 6 + [True])
-    assert _weakest_groups(ties, scores, 4, safe).tolist() == [True, True, True, False, False, True, False]
-    assert _weakest_groups(ties, scores, 2, safe).tolist() == [False, False, False, True, True, False, False]
 
 
 def test_sparsify_takes_whole_groups():

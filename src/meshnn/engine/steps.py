@@ -91,12 +91,6 @@ class Steps:
             return np.empty((epochs, 0), np.int64)
         return np.stack([rng.permutation(self.n) for _ in range(epochs)])
 
-    def fill(self, values: Array, weight: Array | float) -> None:
-        """Replace the targets (n, m) and the weights (n,), of mean 1, for samples that were written into `X`."""
-        self.targets.values[:] = values
-        self.targets.share[:, 0] = weight / self.n
-        self._targets = target_arrays(self.targets, self.engine.dtype)
-
     def epochs(
         self, values: Array, optimizer: Optimizer, order: NDArray[np.int64], rates: NDArray[np.float64]
     ) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from meshnn.errors import DataError, MeshError
 from meshnn.estimators.preprocessing import Preprocessing, is_dask
 from meshnn.estimators.scaling import Scaling
 from meshnn.export.ranges import Ranges
-from meshnn.losses.moments import is_constant
+from meshnn.losses.losses import is_constant
 from meshnn.mesh import Mesh
 from meshnn.progress import progress
 from meshnn.tables import sources
@@ -24,8 +24,7 @@ from meshnn.tables.encoder import Column, Encoder
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import RowBlock
 from meshnn.training.dataset import Dataset
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import Samples
+from meshnn.training.samples import RowTransform, Samples
 
 
 def is_out_of_core(X: Any) -> bool:
@@ -117,7 +116,7 @@ class OutOfCoreData:
             means = zip(rows.columns, rows.moments.mean.tolist(), strict=True)
             encoder = Encoder(tuple(Column(name, "numeric", fill=mean) for name, mean in means), True, {})
             self.preprocessing = replace(self.preprocessing, names=tuple(rows.columns), encoder=encoder)
-        self._parts: tuple[Dataset, Dataset | None] = (rows, None)  # to train and to validate with
+        self._parts: tuple[Dataset, RowBlock | None] = (rows, None)  # to train and to validate with
         if model._loss.classifies:
             model._targets(np.array(rows.labels), None, True)  # sets the classes, or refuses them
             self.n_outputs, self.target_shape = len(rows.labels), ()
@@ -165,7 +164,7 @@ class OutOfCoreData:
         transform = RowTransform(loss.name, str(mesh.dtype), *arrays, self._class_index, self._class_weight)
         if self.held_out is not None:
             return training.prepared(transform), preprocessing.dataset(mesh, self.held_out, loss)
-        return training.prepared(transform), None if validation is None else validation.prepared(transform)
+        return training.prepared(transform), None if validation is None else transform.samples(validation)
 
     def ranges(self, mesh: Mesh, preprocessing: Preprocessing) -> Ranges | None:
         """Return None: reading all rows once more takes too long."""

@@ -17,7 +17,7 @@ from meshnn.checks import all_finite
 from meshnn.codes import RANGES
 from meshnn.errors import DataError, FileError
 from meshnn.losses import Loss
-from meshnn.losses.moments import is_constant, mean_and_spread
+from meshnn.losses.losses import is_constant, mean_and_spread
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology

@@ -11,7 +11,6 @@ from meshnn.arguments import known, real_number
 from meshnn.arrays import Array
 from meshnn.codes import LossCode
 from meshnn.errors import DataError, MeshError
-from meshnn.losses.moments import moments
 
 
 class Loss:
@@ -36,10 +35,6 @@ class Loss:
     def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
         """What is handed in, checked, as kernels take it: `(size, 1)` labels or `(size, n_outputs)` values."""
         raise NotImplementedError
-
-    def given(self, targets: Array) -> Array:
-        """The inverse of `targets`."""
-        return targets
 
     def curvature(self, outputs: Array, targets: Array, J: Array) -> Array:
         """The diagonal of J' H J of each sample: `(size, n_parameters)` from J `(size, n_outputs, n_parameters)`."""
@@ -109,10 +104,6 @@ class CrossEntropy(Loss):
     def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
         """Labels."""
         return checks.labels(y, size, n_outputs).astype(dtype)[:, None]
-
-    def given(self, targets: Array) -> Array:
-        """Labels as whole numbers."""
-        return targets[:, 0].astype(np.int64)
 
     def predicted(self, outputs: Array) -> Array:
         """Probabilities."""
@@ -242,6 +233,29 @@ class Quantile(ValueLoss):
     def hessian(self, outputs: Array, targets: Array) -> Array:
         """Slope over error of the symmetric part, see the kernel."""
         return np.asarray(0.5 / np.maximum(np.abs(outputs - targets), LossCode.QUANTILE_WIDTH))
+
+
+def moments(values: Array, weight: Array | None) -> tuple[Array, Array]:
+    """Mean and standard deviation of columns; 1 where a column is constant, to rounding."""
+    mean, spread = mean_and_spread(values, weight)
+    return mean, np.where(spread == 0.0, 1.0, spread)
+
+
+def is_constant(mean: Array, spread: Array) -> Array:
+    """Where a spread is no more than rounding."""
+    found: Array = spread <= 10 * np.finfo(np.float64).eps * np.abs(mean)
+    return found
+
+
+def mean_and_spread(values: Array, weight: Array | None) -> tuple[Array, Array]:
+    """Mean and standard deviation of columns; 0 where a column is constant, to rounding."""
+    # in units of the largest number (a power of 2, so that nothing is rounded): squares overflow and vanish early
+    largest = np.abs(values).max(axis=0)
+    unit = np.ldexp(1.0, np.clip(np.frexp(largest)[1], -1021, 1023))
+    in_units = values / unit
+    mean = np.average(in_units, axis=0, weights=weight)
+    scale = np.sqrt(np.average((in_units - mean) ** 2, axis=0, weights=weight))
+    return mean * unit, np.where(is_constant(mean, scale), 0.0, scale * unit)
 
 
 LOSSES: dict[str, Loss] = {

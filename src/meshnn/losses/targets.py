@@ -35,14 +35,19 @@ class Targets(NamedTuple):
         cls, loss: Loss, y: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any], ticks: int = 1,
         loss_ticks: Any = "last", readout: Any = None, timed: bool = False,
     ) -> Targets:  # fmt: skip
-        """From what is handed in for `size` samples, checked; `timed` even if only the last of so many ticks counts."""
+        """Check what was passed for `size` samples; targets are `timed` on request even if only the last tick counts.
+
+        `y` may be targets that were made before: they are taken as they are.
+        """
+        if isinstance(y, Targets):
+            return y
         share = checks.shares(sample_weight, size, dtype)
         last = isinstance(loss_ticks, str) and loss_ticks == "last"
         if last and readout is None and not timed:
             return cls(loss, loss.targets(y, size, n_outputs, dtype), share, sample_weight is None)
         if readout is not None:
             if not last:
-                raise DataError("pass loss_ticks or readout, not both: a readout has one loss a sample")
+                raise DataError("pass loss_ticks or readout, not both: a readout has one loss per sample")
             weights = checks.as_readout(readout, ticks, size, dtype)
             return cls(loss, loss.targets(y, size, n_outputs, dtype), share, sample_weight is None, readout=weights)
         weights = checks.as_tick_weights(loss_ticks, ticks, size)
@@ -54,7 +59,7 @@ class Targets(NamedTuple):
         return cls(loss, found, at.sum(axis=0, dtype=np.float64).astype(dtype), at=at)
 
     def of(self, rows: Any, scale: float = 1.0) -> Targets:
-        """Those of some samples, with shares so many times as large."""
+        """Return the targets of some samples, their shares multiplied by `scale`."""
         factor = self.share.dtype.type(scale)
         if not self.timed:
             return Targets(self.loss, self.values[rows], self.share[rows] * factor)
@@ -62,19 +67,6 @@ class Targets(NamedTuple):
         at = None if self.at is None else self.at[:, rows] * factor
         readout = None if self.readout is None else self.readout[:, rows]
         return Targets(self.loss, values, self.share[rows] * factor, at=at, readout=readout)
-
-    def given(self) -> tuple[Array, dict[str, Any]]:
-        """Targets and options, as `Mesh.gradient` takes them: the inverse of `make`, but for the scale of weights."""
-        weight = self.share if self.at is None else self.at.max(axis=0)
-        options: dict[str, Any] = {"sample_weight": weight[:, 0].astype(np.float64)}
-        if self.readout is not None:
-            options["readout"] = self.readout[:, :, 0]
-        elif self.at is not None:
-            options["loss_ticks"] = self.looks
-        if self.values.ndim == 2:
-            return self.loss.given(self.values), options
-        flat = self.loss.given(self.values.reshape(-1, self.values.shape[2]))
-        return flat.reshape(*self.values.shape[:2], *flat.shape[1:]), options
 
     @property
     def timed(self) -> bool:

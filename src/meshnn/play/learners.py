@@ -54,7 +54,7 @@ class BatchLearner:
         check_work(mesh, data, solver)
         self.mesh, self.samples = mesh, as_samples(mesh, data.X, data.y, data.loss)
         chosen = LM() if solver == "lm" else Adam(learning_rate=rate, schedule="constant")
-        l2 = "evidence" if solver == "lm" else 1e-4
+        l2: Any = "evidence" if solver == "lm" else 1e-4
         self.settings = Settings(solver=chosen, max_epochs=10**9, tol=0.0, n_jobs=1, l2=l2)
         self.solver: Any = chosen.start(mesh, self.samples, self.settings, np.random.default_rng([data.seed, 3]))
         self.before = done

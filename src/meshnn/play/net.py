@@ -212,9 +212,9 @@ class PlayNet:
         pairs = np.argwhere(~there)
         if not len(pairs):
             return pairs[:, 0], pairs[:, 1], np.empty(0)
-        X, y, options = sample_of(self._recent(), np.random.default_rng(0), LIMITS.scored)
+        some = sample_of(self._recent(), np.random.default_rng(0), LIMITS.scored)
         scores = self.mesh.growth_scores(
-            X, y, self.data.loss, pairs[:, 0], pairs[:, 1], gradient="adjoint", n_jobs=1, **options
+            some.inputs, some.targets, src=pairs[:, 0], dst=pairs[:, 1], gradient="adjoint", n_jobs=1
         )
         return pairs[:, 0], pairs[:, 1], scores
 

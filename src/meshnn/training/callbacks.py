@@ -68,21 +68,12 @@ class TimeLimit(Callback):
     Examples
     --------
     >>> from meshnn.training import TimeLimit
-    >>> TimeLimit(60).reason
-    'stopped: 60 seconds are used up'
+    >>> TimeLimit(60)
+    TimeLimit(60)
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = real_number("seconds", seconds, *POSITIVE)
-
-    @property
-    def reason(self) -> str:  # type: ignore[override]
-        """What the history notes."""
-        return f"stopped: {self.seconds:g} seconds are used up"
-
-    def on_epoch_end(self, row: HistoryRow, mesh: Mesh) -> bool:
-        """Whether the time is used up."""
-        return row.seconds >= self.seconds
 
     def __repr__(self) -> str:
         return f"TimeLimit({self.seconds:g})"

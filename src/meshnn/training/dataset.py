@@ -1,4 +1,4 @@
-"""`Dataset`: rows as they were given, in memory, in a file or on workers.
+"""`Dataset`: rows as they were given, in a file or on workers.
 
 What is known about the rows (moments, sums, a fingerprint) is computed in blocks of one size in one order, so that it
 depends on the rows alone, not on where they are or how they came.
@@ -7,7 +7,6 @@ depends on the rows alone, not on where they are or how they came.
 from __future__ import annotations
 
 import hashlib
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +15,8 @@ import numpy as np
 
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError
-from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import RowBlock
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import InMemorySamples, Samples
+from meshnn.training.samples import RowTransform, Samples
 
 
 @dataclass
@@ -143,8 +140,8 @@ class Dataset(ABC):
         """Load up to n rows, evenly spaced; targets (n, n_targets) are numbers or label codes."""
 
     @abstractmethod
-    def hold_out(self, fraction: float, seed: int) -> tuple[Dataset, InMemoryDataset]:
-        """Split into a training and a validation set; the latter must fit in memory."""
+    def hold_out(self, fraction: float, seed: int) -> tuple[Dataset, RowBlock]:
+        """Split into a training set and rows to validate with, which must fit in memory."""
 
     @abstractmethod
     def prepared(self, preprocessing: RowTransform) -> Samples:
@@ -152,51 +149,6 @@ class Dataset(ABC):
 
     def release(self) -> None:  # noqa: B027
         """Free the rows."""
-
-
-class InMemoryDataset(Dataset):
-    """Rows in memory with targets (n, n_targets), labels as codes."""
-
-    def __init__(
-        self, rows: RowBlock, labels: list[Any], columns: list[str] | None = None, matrix_targets: bool = False
-    ) -> None:
-        self.rows, self.labels, self.columns, self.matrix_targets = rows, labels, columns, matrix_targets
-        self.n_rows, self.n_features, self.n_targets = len(rows.X), rows.X.shape[1], rows.y.shape[1]
-        summary = Summary.of(rows)
-        self.moments, self.y_min, self.fingerprint = summary.moments, summary.y_min, summary.fingerprint
-        self.label_sums = sums_per_label(rows, len(labels))
-
-    @classmethod
-    def from_arrays(
-        cls, X: Array, y: Array, weight: Array | None = None, *, classes: bool, columns: list[str] | None = None
-    ) -> InMemoryDataset:
-        """Encode labels (n,), or take targets (n,) or (n, m) as they are.
-
-        >>> from meshnn.training.dataset import InMemoryDataset
-        >>> data = InMemoryDataset.from_arrays(np.eye(4), np.array(["b", "a", "b", "b"]), classes=True)
-        >>> data.labels, data.label_sums.tolist(), data.moments.mean.tolist()
-        (['a', 'b'], [1.0, 3.0], [0.25, 0.25, 0.25, 0.25])
-        """
-        labels = np.unique(y).tolist() if classes else []
-        return cls(RowBlock(X, coded(y, labels), weight), labels, columns, not classes and y.ndim == 2)
-
-    def few(self, n: int) -> RowBlock:
-        """Return up to n rows, evenly spaced."""
-        return self.rows.take(evenly_spaced(n, self.n_rows))
-
-    def hold_out(self, fraction: float, seed: int) -> tuple[InMemoryDataset, InMemoryDataset]:
-        """Hold out a fraction, at least one row, classes in proportion; one row of each class is kept."""
-        size = min(math.ceil(fraction * self.n_rows), self.n_rows - 1)
-        split = HoldoutSplit.stratified(self.n_rows, size, seed, self.rows.y[:, 0] if self.labels else None)
-        if len(split.held) == 0:
-            raise DataError("early_stopping holds samples out, but there are too few; set early_stopping=False")
-        parts = (self.rows.take(numbers) for numbers in (split.kept, split.held))
-        training, validation = (InMemoryDataset(rows, self.labels, self.columns, self.matrix_targets) for rows in parts)
-        return training, validation
-
-    def prepared(self, preprocessing: RowTransform) -> InMemorySamples:
-        """Return the rows as a net takes them."""
-        return preprocessing.samples(self.rows)
 
 
 def coded(y: Array, labels: list[Any]) -> FloatArray:

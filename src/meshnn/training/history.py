@@ -74,14 +74,14 @@ class History(UserList[HistoryRow]):
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> History:
         """The inverse, for a tree that may come from anywhere."""
-        notes = tree["note"]
+        notes, columns = tree["note"], [tree[name] for name in HistoryRow._fields[:-1]]
         if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
             raise MeshError("the notes of the history are not texts")
-        columns = {name: tree[name] for name in HistoryRow._fields[:-1]}
-        if any(column.shape != (len(notes),) for column in columns.values()):
+        if any(column.shape != (len(notes),) for column in columns):
             raise MeshError(f"the columns of the history do not have {len(notes)} rows, as many as it has notes")
         whole = ("epoch", "edges", "restart")
-        plain = [[int(v) if name in whole else float(v) for v in column] for name, column in columns.items()]
+        kinds = [int if name in whole else float for name in HistoryRow._fields[:-1]]
+        plain = [list(map(kind, column)) for kind, column in zip(kinds, columns, strict=True)]
         return cls(HistoryRow(*row) for row in zip(*plain, notes, strict=True))
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -90,13 +90,3 @@ class History(UserList[HistoryRow]):
 
     def __repr__(self) -> str:
         return f"History({len(self)} rows)"
-
-    def __str__(self) -> str:
-        lines = [
-            f"{row.epoch:6d} {row.loss:10.4g} {row.validation:10.4g} {row.accuracy:8.4f} {row.gradient_norm:10.3g} "
-            f"{row.learning_rate:10.3g} {row.seconds:8.3f}  {row.note}".rstrip()
-            for row in self.data
-        ]
-        if len(lines) > 20:
-            lines[10:-10] = ["   ..."]
-        return "\n".join([" epoch       loss validation accuracy   gradient       rate  seconds", *lines])

@@ -90,8 +90,7 @@ class Laplace:
             known = np.zeros(mesh.topology.n_outputs)
             for rows, J in _jacobians(mesh, samples.X, groups):
                 known += share[rows, 0] @ _spread(roots, J)
-        X = samples.X[0] if len(samples.X) == 1 else samples.X
-        errors = mesh.forward(X).astype(np.float64) - samples.targets.values
+        errors = mesh.forward(samples.inputs).astype(np.float64) - samples.targets.values
         noise = n * (share[:, 0] @ errors**2) / np.maximum(n - known, 1.0)
         return cls([root / np.sqrt(n) for root in roots], noise, last_layer)
 

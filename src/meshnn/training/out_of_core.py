@@ -25,14 +25,12 @@ import numpy as np
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.engine import Curvature, Engine, Optimizer, Steps
 from meshnn.errors import DataError, FileError
-from meshnn.losses import Targets
 from meshnn.memory import format_bytes
 from meshnn.mesh import Mesh
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import RowBlock, Source
-from meshnn.training.dataset import LIMITS, Dataset, InMemoryDataset, Summary, evenly_spaced, sums_per_label
-from meshnn.training.row_transform import RowTransform, check_total
-from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, Samples
+from meshnn.training.dataset import LIMITS, Dataset, Summary, evenly_spaced, sums_per_label
+from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, RowTransform, Samples, check_total
 
 
 class RowFile:
@@ -186,23 +184,7 @@ class WindowSteps(PiecewiseSteps):
         # the page with fewer rows comes last, so that all windows but the last are alike
         self.counts = [int(sizes.sum()) for sizes in samples.windows(samples.sizes)]
         self._first_batch = np.concatenate([[0], np.cumsum([-(-count // size) for count in self.counts])])
-        self.batches = int(self._first_batch[-1])
-        self.rewire(engine)
-
-    def rewire(self, engine: Engine) -> None:
-        """Continue with another graph of the same inputs and outputs."""
-        self.engine = engine
-        # one buffer is trained on while the other is filled; the last window has a size of its own
-        sizes = {count: min(self.counts.count(count), 2) for count in self.counts}
-        self._buffers = {count: [self._buffer(count) for _ in range(copies)] for count, copies in sizes.items()}
-
-    def _buffer(self, count: int) -> Steps:
-        preprocessing, row = self.samples.preprocessing, self.samples.file.row
-        values = preprocessing.targets(np.zeros((1, *row["y"].shape)))
-        dtype = preprocessing.dtype
-        share = np.full((count, 1), 1 / count, dtype)
-        targets = Targets(self.samples.loss, np.zeros((count, values.shape[1]), dtype), share)
-        return Steps(self.engine, np.zeros((1, count, *row["x"].shape), dtype), targets, self.size, self.n_jobs)
+        self.batches, self.engine = int(self._first_batch[-1]), engine
 
     def windows(self, order: Array) -> list[IntArray]:
         """Return the pages of an epoch, window by window."""
@@ -211,14 +193,12 @@ class WindowSteps(PiecewiseSteps):
         mixed = np.random.default_rng([int(order[0]), 0]).permutation(pages[:short])
         return self.samples.windows(np.append(mixed, pages[short:]))
 
-    def _filled(self, k: int, pages: IntArray, seed: int) -> tuple[int, Steps, Array]:
-        buffers, preprocessing = self._buffers[self.counts[k]], self.samples.preprocessing
-        steps, rows = buffers[k % len(buffers)], self.samples.file.read(np.sort(pages))
-        weights = preprocessing.weights(rows)
-        preprocessing.inputs(rows.X, steps.X[0])
-        mean = self.samples.total_weight / self.n
-        steps.fill(preprocessing.targets(rows.y), 1.0 if weights is None else weights / mean)
-        return k, steps, np.random.default_rng([seed, 1, k]).permutation(len(rows.X))[None]
+    def _loaded(self, k: int, pages: IntArray, seed: int) -> tuple[int, Steps, Array]:
+        samples, count = self.samples, self.counts[k]
+        rows = samples.file.read(np.sort(pages))
+        found = samples.preprocessing.samples(rows, samples.total_weight * (count / self.n))
+        steps = Steps(self.engine, found.X, found.targets, self.size, self.n_jobs)
+        return k, steps, np.random.default_rng([seed, 1, k]).permutation(count)[None]
 
     def epoch(
         self, values: Array, optimizer: Optimizer, order: Array, rates: Array, begun: Epoch,
@@ -227,8 +207,8 @@ class WindowSteps(PiecewiseSteps):
         """Train window by window; see `PiecewiseSteps.epoch`."""
         now, done = begun, sum(self.counts[: begun.piece])
         windows = list(enumerate(self.windows(order)))[begun.piece :]
-        with closing(read_ahead(windows, lambda window: self._filled(window[0], window[1], int(order[0])))) as filled:
-            for k, steps, mixed in filled:
+        with closing(read_ahead(windows, lambda window: self._loaded(window[0], window[1], int(order[0])))) as loaded:
+            for k, steps, mixed in loaded:
                 part = rates[self._first_batch[k] : self._first_batch[k + 1]]
                 record = steps.epochs(values, optimizer, mixed, part)
                 done += self.counts[k]
@@ -296,7 +276,7 @@ class RowStore(Dataset):
         """Load up to n rows, evenly spaced."""
         return self.file.rows(evenly_spaced(n, self.n_rows))
 
-    def hold_out(self, fraction: float, seed: int) -> tuple[RowStore, InMemoryDataset]:
+    def hold_out(self, fraction: float, seed: int) -> tuple[RowStore, RowBlock]:
         """Hold out random pages, one of at least four."""
         pages, size = len(self.pages), LIMITS.page_rows
         if pages < 4:
@@ -308,7 +288,7 @@ class RowStore(Dataset):
         split = HoldoutSplit.random(pages, count, [seed, 2])
         training = copy.copy(self)
         training.pages, training.n_rows = split.kept, int(self.file.page_sizes(split.kept).sum())
-        return training, InMemoryDataset(self.file.read(split.held), self.labels, self.columns)
+        return training, self.file.read(split.held)
 
     def prepared(self, preprocessing: RowTransform) -> StoredSamples:
         """Return the rows as a net takes them."""

@@ -14,12 +14,18 @@ from meshnn.training.history import HistoryRow
 from meshnn.training.trainer import Trainer
 
 
-class _Report:
-    """Shows rows; and, of samples that are not in memory, how far an epoch has got. This one shows all rows or none."""
+class TrainingReport:
+    """Shows rows on stderr: none with `verbose` 0, with 1 on a bar or as lines now and then, with 2 all of them.
 
-    def __init__(self, trainer: Trainer, all_rows: bool = False) -> None:
-        self.trainer, self.all_rows = trainer, all_rows
-        self._begun, self._first, self._speed = time.monotonic(), 0, 0.0
+    Of samples that are not in memory it also shows the progress within an epoch.
+    """
+
+    def __init__(self, trainer: Trainer, verbose: int, bar: Any = None) -> None:
+        self.trainer, self.verbose, self.bar, self.pending = trainer, verbose, bar, False
+        self._begun = self._shown_at = time.monotonic()
+        self._first, self._speed, self._done, self._shown, self._last = 0, 0.0, 0, 0, ""
+        if bar is not None:
+            self._task = bar.add_task("train", total=self.total, at="0", now="")
 
     @property
     def total(self) -> int:
@@ -27,93 +33,67 @@ class _Report:
         return self.trainer.epochs * self.trainer.settings.n_restarts
 
     def __call__(self, row: HistoryRow) -> None:
-        self.show(row, row.restart * self.trainer.epochs + row.epoch)
+        """Show a row."""
+        self._done, self._last = row.restart * self.trainer.epochs + row.epoch, _describe(row)
         self._begun, self._first = time.monotonic(), 0
-
-    def pulse(self, done: int) -> None:
-        """Report that so many samples of an epoch are done."""
-        if self._first == 0:  # the first piece has waited for what is compiled
-            self._begun, self._first = time.monotonic(), done
-        elif done > self._first:
-            self._speed = (done - self._first) / (time.monotonic() - self._begun)
-        self.show_part(done / max(self.trainer.samples.count, 1))
-
-    def show(self, row: HistoryRow, done: int) -> None:
-        """Show a row, after so many epochs of all starts."""
-        if self.all_rows:
+        if self.bar is not None:
+            self._draw(self._done, str(self._done))
+        elif self.verbose == 1:  # every five seconds, every second if a tenth more is done, and at the end
+            passed = self._begun - self._shown_at
+            self.pending = passed < 5.0 and (passed < 1.0 or self._done - self._shown < 0.1 * self.total)
+            if not self.pending:
+                self._shown_at, self._shown = self._begun, self._done
+                print_row(row, self.trainer.epochs)
+        elif self.verbose:
             print_row(row)
 
-    def show_part(self, share: float) -> None:
-        """Show that this share of an epoch is done."""
-
-
-class _BarReport(_Report):
-    def __init__(self, trainer: Trainer, progress: Any) -> None:
-        super().__init__(trainer)
-        self.progress, self.task = progress, progress.add_task("train", total=self.total, at="0", now="")
-        self._done, self._last = 0, ""
-
-    def show(self, row: HistoryRow, done: int) -> None:
-        self._done, self._last = done, _describe(row)
-        self._update(done, str(done))
-
-    def show_part(self, share: float) -> None:
-        self._update(self._done + share, f"{self._done + share:.2f}")
-
-    def _update(self, done: float, at: str) -> None:
-        speed = f"  {self._speed:,.0f} rows/s" if self._speed else ""
-        self.progress.update(self.task, completed=done, total=self.total, at=at, now=f"{self._last}{speed}")
-
-
-class _LineReport(_Report):
-    """A line every five seconds, every second if a tenth more is done, and for the last row."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        super().__init__(trainer)
-        self._shown_at, self._shown, self.pending = time.monotonic(), 0, False
-
-    def show(self, row: HistoryRow, done: int) -> None:
-        passed = time.monotonic() - self._shown_at
-        self.pending = not (passed >= 5.0 or (passed >= 1.0 and done - self._shown >= 0.1 * self.total))
-        if not self.pending:
-            self._shown_at, self._shown = time.monotonic(), done
-            print_row(row, self.trainer.epochs)
-
-    def show_part(self, share: float) -> None:
-        if not self._speed or time.monotonic() - self._shown_at < 5.0:
+    def pulse(self, done: int) -> None:
+        """Show that this number of samples of an epoch are done."""
+        if self.verbose != 1:
             return
-        self._shown_at = time.monotonic()
-        at, epochs = len(self.trainer.history) and self.trainer.history[-1].epoch, self.trainer.epochs
-        left = (epochs - at - share) * self.trainer.samples.count / self._speed
-        text = f"epoch {at + 1} of {epochs}: {100 * share:.0f}%, {self._speed:,.0f} rows/s, {left:,.0f} s left"
-        print(text, file=sys.stderr)
+        now, share = time.monotonic(), done / max(self.trainer.samples.count, 1)
+        if self._first == 0:  # the first piece has waited for what is compiled
+            self._begun, self._first = now, done
+        elif done > self._first:
+            self._speed = (done - self._first) / (now - self._begun)
+        if self.bar is not None:
+            self._draw(self._done + share, f"{self._done + share:.2f}")
+        elif self._speed and now - self._shown_at >= 5.0:
+            self._shown_at, epochs = now, self.trainer.epochs
+            at = len(self.trainer.history) and self.trainer.history[-1].epoch
+            left = (epochs - at - share) * self.trainer.samples.count / self._speed
+            text = f"epoch {at + 1} of {epochs}: {100 * share:.0f}%, {self._speed:,.0f} rows/s, {left:,.0f} s left"
+            print(text, file=sys.stderr)
+
+    def _draw(self, done: float, at: str) -> None:
+        speed = f"  {self._speed:,.0f} rows/s" if self._speed else ""
+        self.bar.update(self._task, completed=done, total=self.total, at=at, now=f"{self._last}{speed}")
 
 
 @contextmanager
-def reporter(verbose: int, trainer: Trainer) -> Iterator[_Report]:
-    """Return what shows a row on stderr: with 0 nothing, with 1 a progress bar or lines now and then, with 2 all."""
+def reporter(verbose: int, trainer: Trainer) -> Iterator[TrainingReport]:
+    """Return a report for as long as a training runs."""
     if verbose != 1:
-        yield _Report(trainer, all_rows=verbose > 1)
+        yield TrainingReport(trainer, verbose)
         return
     from rich.console import Console
 
     console = Console(stderr=True)
     # on a terminal, or in a notebook that has what rich needs for it
-    drawable = find_spec("ipywidgets") if console.is_jupyter else console.is_terminal and not console.is_dumb_terminal
-    if not drawable:
-        lines = _LineReport(trainer)
-        try:
-            yield lines
-        finally:
-            if lines.pending:
-                print_row(trainer.history[-1], trainer.epochs)
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    if find_spec("ipywidgets") if console.is_jupyter else console.is_terminal and not console.is_dumb_terminal:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    now = TextColumn("epoch {task.fields[at]} of {task.total:.0f}  {task.fields[now]}")
-    columns = (TextColumn("training"), BarColumn(), now, TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield _BarReport(trainer, progress)
+        now = TextColumn("epoch {task.fields[at]} of {task.total:.0f}  {task.fields[now]}")
+        columns = (TextColumn("training"), BarColumn(), now, TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            yield TrainingReport(trainer, verbose, bar)
+        return
+    lines = TrainingReport(trainer, verbose)
+    try:
+        yield lines
+    finally:
+        if lines.pending:
+            print_row(trainer.history[-1], trainer.epochs)
 
 
 def print_row(row: HistoryRow, epochs: int | None = None) -> None:

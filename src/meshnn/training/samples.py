@@ -1,22 +1,26 @@
-"""Samples as a net takes them, in memory, in a file or on workers: all that solvers know about data."""
+"""Samples as a net takes them, in memory, in a file or on workers: all that solvers know about data.
+
+`RowTransform` makes them from rows as they were given.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshnn.arguments import whole_number
-from meshnn.arrays import Array
+from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.engine import Curvature, Engine, Optimizer, Steps
-from meshnn.losses import Loss, Targets
+from meshnn.errors import DataError
+from meshnn.losses import Loss, Targets, loss_named
 from meshnn.mesh import Mesh
+from meshnn.tables.sources import RowBlock
 
 
 class Epoch(NamedTuple):
@@ -39,15 +43,15 @@ class PiecewiseSteps(ABC):
     batches: int  # per epoch
     n: int
 
-    @abstractmethod
     def rewire(self, engine: Engine) -> None:
         """Continue with another graph of the same inputs and outputs."""
+        self.engine = engine
 
-    def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
+    def order(self, rng: np.random.Generator, epochs: int) -> IntArray:
         """Draw a seed per epoch, from which the order of its samples follows."""
         return rng.integers(2**62, size=(epochs, 1))
 
-    def checked(self, order: Any) -> NDArray[np.int64]:
+    def checked(self, order: Any) -> IntArray:
         """Return the seed of an epoch; one from a file may be invalid."""
         return np.array([whole_number("order", int(np.asarray(order).ravel()[0]), least=0, most=2**62)])
 
@@ -92,19 +96,27 @@ class Samples(ABC):
         """Return the loss and the share of correct samples."""
 
     def glance(self, mesh: Mesh, n_jobs: int | None) -> float:
-        """Estimate the loss from up to 16,384 evenly spaced samples."""
+        """Return the loss; of samples that are not in memory, estimate it from 16,384 evenly spaced ones."""
+        if self.in_memory:
+            return self.evaluate(mesh, n_jobs)[0]
         n = min(self.count, 2**14)
         found = self.take(np.arange(n) * self.count // n)
         loss, _ = found.evaluate(mesh, n_jobs)
         return loss * self.total_weight / max(found.total_weight, np.finfo(float).tiny)
 
     @abstractmethod
-    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_jobs: int | None) -> Curvature:
+    def curvature(self, mesh: Mesh, method: str, live: IntArray, n_jobs: int | None) -> Curvature:
         """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
 
     @abstractmethod
     def take(self, rows: Any) -> InMemorySamples:
         """Load some by their numbers, ascending; weights stay relative to those of all samples."""
+
+    def subset(self, rows: Any) -> InMemorySamples:
+        """Load some by their numbers, ascending, as a set of their own, whose shares add up to 1."""
+        found = self.take(rows)
+        share = float(found.targets.share.sum(dtype=np.float64))
+        return replace(found, targets=found.targets.of(slice(None), 1.0 / share))
 
 
 @dataclass(eq=False)
@@ -118,6 +130,11 @@ class InMemorySamples(Samples):
 
     def __post_init__(self) -> None:
         self.loss, self.count, self.timed = self.targets.loss, int(self.X.shape[1]), self.targets.timed
+
+    @property
+    def inputs(self) -> Array:
+        """Inputs as a mesh takes them: `(n, n_inputs)` if they are held during all ticks."""
+        return self.X[0] if len(self.X) == 1 else self.X
 
     def columns(self, n_outputs: int) -> int:
         """Return the mean number of columns of a square root of the curvature per sample, for all ticks with a loss."""
@@ -140,11 +157,7 @@ class InMemorySamples(Samples):
         """Return the loss and the share of correct samples."""
         return mesh.engine().evaluate(mesh.values, self.X, self.targets, n_jobs)
 
-    def glance(self, mesh: Mesh, n_jobs: int | None) -> float:
-        """Return the loss."""
-        return self.evaluate(mesh, n_jobs)[0]
-
-    def curvature(self, mesh: Mesh, method: str, live: NDArray[Any], n_jobs: int | None) -> Curvature:
+    def curvature(self, mesh: Mesh, method: str, live: IntArray, n_jobs: int | None) -> Curvature:
         """Return loss, gradient and Gauss-Newton matrix by the parameters `live`."""
         engine = mesh.engine("curvature", method, self.count)
         return engine.curvature(mesh.values, self.X, self.targets, live, n_jobs)
@@ -154,3 +167,80 @@ class InMemorySamples(Samples):
         targets = self.targets.of(rows)
         weight = self.total_weight * float(targets.share.sum(dtype="float64"))
         return InMemorySamples(self.X[:, rows], targets, weight)
+
+    @classmethod
+    def join(cls, parts: Sequence[InMemorySamples], total_weight: float) -> InMemorySamples:
+        """Concatenate parts of a data set of this weight, whose outputs are read after the last tick."""
+        values = np.concatenate([part.targets.values for part in parts])
+        share = np.concatenate([part.targets.share for part in parts])
+        X, weight = np.concatenate([part.X for part in parts], axis=1), total_weight * float(share.sum(dtype="float64"))
+        return cls(X, Targets(parts[0].loss, values, share), weight)
+
+
+@dataclass(frozen=True)
+class RowTransform:
+    """Scaling of features and targets, numbers of classes and their weights; arrays and names only, to be sent."""
+
+    loss_name: str
+    dtype_name: str
+    x_mean: FloatArray
+    x_scale: FloatArray
+    y_mean: FloatArray
+    y_scale: FloatArray
+    class_index: IntArray | None = None  # by label code, the number of the class among all, sorted
+    class_weight: FloatArray | None = None  # by number of the class
+
+    @property
+    def loss(self) -> Loss:
+        """The loss that the targets are for."""
+        return loss_named(self.loss_name)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the net."""
+        return np.dtype(self.dtype_name)
+
+    def inputs(self, X: Array) -> Array:
+        """Scale features; float32 is scaled in float32 for a net of float32, unless a number could overflow."""
+        moderate = (np.abs(self.x_mean) < 1e30).all() and ((self.x_scale > 1e-30) & (self.x_scale < 1e30)).all()
+        kind = X.dtype if X.dtype == self.dtype and moderate else np.dtype(np.float64)
+        mean, scale = (values.astype(kind) for values in (self.x_mean, 1.0 / self.x_scale))
+        found: Array = np.subtract(X, mean, dtype=kind)
+        found *= scale
+        return found.astype(self.dtype, copy=False)
+
+    def targets(self, y: Array) -> Array:
+        """Return targets (n, m) as the loss takes them."""
+        if self.class_index is not None:
+            return self.class_index[y[:, :1].astype(np.int64)].astype(self.dtype)
+        if self.loss.logarithmic and (y < 0).any():
+            raise DataError(f"for {self.loss_name} y must not be negative, got {y.min():g}")
+        return ((y - self.y_mean) / self.y_scale).astype(self.dtype)
+
+    def weights(self, rows: RowBlock) -> FloatArray | None:
+        """Return the weights of the rows, those of classes included; None if all are 1."""
+        if self.class_weight is None or self.class_index is None:
+            return None if rows.weight is None else np.asarray(rows.weight, np.float64)
+        found = self.class_weight[self.class_index[rows.y[:, 0].astype(np.int64)]]
+        return found if rows.weight is None else found * rows.weight
+
+    def total_weight(self, rows: RowBlock) -> float:
+        """Return the sum of the weights of the rows."""
+        weights = self.weights(rows)
+        return float(len(rows.X) if weights is None else weights.sum())
+
+    def samples(self, rows: RowBlock, total_weight: float | None = None) -> InMemorySamples:
+        """Return samples in memory; `total_weight` is that of the data set of which they are a part."""
+        weights = self.weights(rows)
+        if weights is None:
+            weights = np.ones(len(rows.X))
+        total = check_total(float(weights.sum())) if total_weight is None else total_weight
+        targets = Targets(self.loss, self.targets(rows.y), (weights / total).astype(self.dtype)[:, None])
+        return InMemorySamples(self.inputs(rows.X)[None], targets, float(weights.sum()))
+
+
+def check_total(weight: float) -> float:
+    """Refuse a data set of which nothing would be learned."""
+    if weight <= 0:
+        raise DataError("all samples have the weight 0; give some of them a weight")
+    return weight

@@ -103,11 +103,8 @@ def _in_memory(samples: Samples, seed: int) -> InMemorySamples:
     """All samples, or of those that are not in memory as many as are to decide."""
     if isinstance(samples, InMemorySamples):
         return samples
-    rng = np.random.default_rng([seed, 4])
-    count = min(samples.count, LIMITS.rows)
-    found = samples.take(np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
-    share = float(found.targets.share.sum(dtype=np.float64))  # of all samples
-    return InMemorySamples(found.X, found.targets.of(slice(None), 1.0 / share), found.total_weight)
+    rng, count = np.random.default_rng([seed, 4]), min(samples.count, LIMITS.rows)
+    return samples.subset(np.sort(rng.choice(samples.count, count, replace=False, shuffle=False)))
 
 
 def _folds(samples: InMemorySamples, seed: int) -> list[tuple[InMemorySamples, Samples]]:
@@ -127,7 +124,7 @@ def _folds(samples: InMemorySamples, seed: int) -> list[tuple[InMemorySamples, S
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
     deal = (np.argsort(np.argsort(first)) % (count or round(1 / LIMITS.held_out)))[place]
     found = [(np.sort(rows[deal != k]), np.sort(rows[deal == k])) for k in range(count or 1)]
-    return [(_part(samples, a), _part(samples, b)) for a, b in found]
+    return [(samples.subset(a), samples.subset(b)) for a, b in found]
 
 
 def _copies(X: Array) -> Array:
@@ -149,12 +146,7 @@ def _copies(X: Array) -> Array:
 def _some(samples: InMemorySamples, seed: int) -> InMemorySamples:
     """As many samples as are to decide."""
     rows = np.random.default_rng([seed, 1]).permutation(samples.count)[: LIMITS.rows]
-    return samples if len(rows) == samples.count else _part(samples, np.sort(rows))
-
-
-def _part(samples: InMemorySamples, rows: Array) -> InMemorySamples:
-    share = float(samples.targets.share[rows].sum(dtype=np.float64))
-    return InMemorySamples(samples.X[:, rows], samples.targets.of(rows, 1.0 / share), samples.total_weight * share)
+    return samples if len(rows) == samples.count else samples.subset(np.sort(rows))
 
 
 class _Search:

@@ -1,19 +1,14 @@
-"""How outputs follow inputs: the exact derivative, and what it says about features.
-
-An input speaks through its edges only. With d the derivative of the outputs by a constant added to the sum of a neuron
-at every tick, which is that by the weight of its bias edge, the derivative by an input is the sum of w d over the edges
-that leave it: the forward Jacobian has all it takes.
-"""
+"""How outputs follow inputs: the exact derivative, and the importance of features that follows from it."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshnn.arrays import Array, FloatArray, IntArray
+from meshnn.arrays import Array, FloatArray
+from meshnn.engine.layer import Layer
 from meshnn.errors import DataError
 from meshnn.mesh import Mesh
-from meshnn.topology import Topology
 from meshnn.training.samples import InMemorySamples, Samples
 
 
@@ -28,42 +23,16 @@ def input_jacobian(mesh: Mesh, X: ArrayLike) -> Array:
     >>> input_jacobian(m, [[1.0, 2.0]]).tolist()
     [[[3.0, -1.0]]]
     """
-    X = np.asarray(X)
-    if X.ndim != 2:
-        raise DataError(f"input_jacobian takes inputs of shape (batch, n_inputs), got {X.shape}; pass one row a sample")
-    t = mesh.topology
-    edges = np.flatnonzero(t.src < t.n_inputs)
-    fed, at = np.unique(t.dst[edges], return_inverse=True)
-    probe, ways = _with_biases(mesh, fed)
-    shares = np.zeros((len(fed), t.n_inputs), mesh.dtype)
-    shares[at, t.src[edges]] = mesh.weights[edges]
-    found = np.empty((len(X), t.n_outputs, t.n_inputs), mesh.dtype)
-    size = max(1, 40_000_000 // max(probe.topology.n_edges * t.n_outputs, 1))  # numbers in a block
-    for k in range(0, len(X), size):
-        found[k : k + size] = probe.jacobian(X[k : k + size])[:, :, ways] @ shares
-    return found
-
-
-def _with_biases(mesh: Mesh, neurons: IntArray) -> tuple[Mesh, IntArray]:
-    """The same net in which each of these neurons has a bias edge of its own, if of weight 0; and those edges."""
-    t = mesh.topology
-    if t.bias and mesh.ties.plain:
-        bias = np.flatnonzero(t.src == t.n_inputs)
-        if np.isin(neurons, t.dst[bias]).all():
-            return mesh, bias[np.searchsorted(t.dst[bias], neurons)]  # edges are sorted by destination
-    behind = 0 if t.bias else 1  # where the bias comes in, the others move up
-    src, dst = t.src + behind * (t.src >= t.n_inputs), t.dst + behind
-    ends = neurons + behind
-    new = ends[~np.isin(ends, dst[src == t.n_inputs])]
-    pairs = np.stack([np.append(src, np.full(len(new), t.n_inputs)), np.append(dst, new)], axis=1)
-    weights = np.append(mesh.weights, np.zeros(len(new), mesh.dtype))
-    order = np.lexsort((pairs[:, 0], pairs[:, 1]))
-    topology = Topology(t.n_inputs, t.n_hidden, t.n_outputs, pairs[order], bias=True)
-    codes = np.concatenate([mesh.codes[: t.n_inputs], [mesh.codes[0]], mesh.codes[t.n_clamped :]])
-    probe = Mesh(topology, mesh.ticks, weights=weights[order], dtype=mesh.dtype)
-    probe.replace(topology, weights[order], codes)
-    bias = np.flatnonzero(topology.src == t.n_inputs)
-    return probe, bias[np.searchsorted(topology.dst[bias], ends)]
+    rows = np.require(X, mesh.dtype, ["C_CONTIGUOUS", "ALIGNED"])
+    if rows.ndim != 2:
+        raise DataError(f"input_jacobian takes inputs of shape (batch, n_inputs), got {rows.shape}")
+    layer, n_outputs, address = Layer(mesh._engines, mesh.ticks), mesh.topology.n_outputs, mesh.values.ctypes.data
+    found = np.empty((n_outputs, *rows.shape), mesh.dtype)
+    for k, slopes in enumerate(found):
+        output = np.zeros((len(rows), n_outputs), mesh.dtype)
+        output[:, k] = 1.0
+        layer.back(address, rows.ctypes.data, output.ctypes.data, 0, slopes.ctypes.data, len(rows))
+    return found.transpose(1, 0, 2)
 
 
 def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None, most: int = 1000) -> FloatArray | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+from meshnn.arguments import known
 from meshnn.engine.threads import thread_count
 from meshnn.errors import MeshError
 from meshnn.plan import METHODS
 from meshnn.training.solvers import SOLVERS, Solver, candidates
-from meshnn.training.state import FromZero, Interval, OneOf, Options, Positive, PositiveInt, check_fields
+from meshnn.training.state import FromZero, Interval, Options, Positive, PositiveInt, check_fields
 
 
 @dataclass
@@ -72,11 +73,11 @@ class Settings:
     """
 
     solver: Any = "auto"
-    batch_size: PositiveInt | Annotated[str, OneOf(("auto",))] | None = "auto"
-    max_epochs: PositiveInt | Annotated[str, OneOf(("auto",))] = "auto"
+    batch_size: PositiveInt | Literal["auto"] | None = "auto"
+    max_epochs: PositiveInt | Literal["auto"] = "auto"
     l1: FromZero = 0.0
-    l2: FromZero | Annotated[str, OneOf(("auto", "evidence"))] = "auto"
-    gradient: Annotated[str, OneOf(("auto", "forward", *METHODS))] = "auto"
+    l2: FromZero | Literal["auto", "evidence"] = "auto"
+    gradient: str = "auto"
     patience: PositiveInt = 20
     tol: FromZero = 1e-4
     n_restarts: PositiveInt = 1
@@ -86,6 +87,7 @@ class Settings:
     def __post_init__(self) -> None:
         threads = thread_count("n_jobs", self.n_jobs)
         self.__dict__.update(check_fields(self), n_jobs=threads)
+        known("gradient", self.gradient, ("auto", "forward", *METHODS))
         if self.l2 == "evidence" and self.asked != "lm":
             raise MeshError(f'l2="evidence" is for solver="lm", got solver={self.asked!r}; use l2="auto"')
         if self.l1 > 0 and not any(solver.minimises_l1 for solver in self.candidates):
@@ -117,7 +119,7 @@ class Settings:
             return self.max_epochs
         if not by_steps:
             return 300
-        steps = -(-max(n_samples, 1) // max(self.batch_of(n_samples), 1))  # an epoch
+        steps = -(-max(n_samples, 1) // max(self.batch_of(n_samples), 1))  # per epoch
         return max(-(-4_000 // steps), min(15, 20_000 // steps), 2)
 
     @property

@@ -38,7 +38,7 @@ def heard_interrupts() -> Iterator[Callable[[], None]]:
 
     Python raises it wherever the main thread is. In a finaliser, or in what is called when something that is referred
     to weakly goes (a thread has that), exceptions are ignored, and a run of many short epochs would go on for ever.
-    Only handlers that raise are listened to: whoever has another one wants something else.
+    Only handlers that raise are replaced: any other handler was set for another purpose.
     """
     came: list[int] = []
     replaced: dict[int, Any] = {}

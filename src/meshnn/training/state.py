@@ -10,7 +10,7 @@ The fields of a dataclass say what they may be, by their type and an `Annotated`
         inside: Epoch | None              # another such dataclass
 
 `to_tree` makes a tree that a file can hold, `from_tree` reads one that may come from anywhere, `check_fields` looks at
-what a user has passed. Whatever does not fit raises a MeshError with the name of the field and the value.
+what a user has passed. A value that does not fit raises a MeshError with the name of the field and the value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from reprlib import repr as shorten
 from types import NoneType, UnionType
-from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -52,23 +52,12 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class OneOf:
-    """A rule: one of some names."""
-
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Vector:
     """A rule: floats, as many as `sizes[size]` says when a state is read, in the precision `sizes[dtype]`."""
 
     size: str
     dtype: str = "dtype"
     within: Interval = Interval(-math.inf, math.inf, "()")
-
-
-class Generator:
-    """A rule: the state of a PCG64 random generator."""
 
 
 Real = Annotated[float, Interval(nan=True)]
@@ -79,7 +68,7 @@ Count = Annotated[int, Interval(0, 2**53)]
 PositiveInt = Annotated[int, Interval(1, math.inf, "[)")]
 Parameters = Annotated[Array, Vector("parameters")]
 Numbers = Annotated[FloatArray, Vector("live", "float64", Interval(0, math.inf, "[)"))]
-RandomState = Annotated[Mapping[str, Any], Generator()]
+RandomState = Annotated[Mapping[str, Any], "the state of a PCG64 generator"]
 
 S = TypeVar("S")
 _NUMBERS: dict[type, str] = {float: "a number", int: "a whole number"}
@@ -147,11 +136,12 @@ def _refusal(name: str, value: Any, what: str) -> MeshError:
 def _checked(name: str, value: Any, hint: Any, sizes: Mapping[str, Any]) -> Any:
     """Return the value, if it fits: numbers as Python's own, arrays in the precision wanted, as copies."""
     origin, args = get_origin(hint), get_args(hint)
-    base, rule = (args[0], args[1]) if origin is Annotated else (hint, None)
     if hint is Any or (value is None and NoneType in args):
         return value
     if origin in (Union, UnionType):
         return _one_of_several(name, value, [each for each in args if each is not NoneType], sizes)
+    if origin is Literal:
+        return known(name, value, args)
     if origin in (list, tuple):
         several = origin is list or args[1:] == (...,)
         if not isinstance(value, (list, tuple)) or not (several or len(value) == len(args)):
@@ -160,14 +150,13 @@ def _checked(name: str, value: Any, hint: Any, sizes: Mapping[str, Any]) -> Any:
         return origin(_checked(f"{name}[{k}]", item, hints[k], sizes) for k, item in enumerate(value))
     if is_dataclass(hint) and isinstance(hint, type):
         return from_tree(hint, value, sizes, name)
-    if isinstance(rule, OneOf):
-        return known(name, value, rule.names)
+    if hint == RandomState:
+        return _random(name, value)
+    base, rule = args if origin is Annotated else (hint, Interval(-math.inf, math.inf, "()"))
     if isinstance(rule, Vector):
         return _vector(name, value, rule, sizes)
-    if isinstance(rule, Generator):
-        return _random(name, value)
-    if base in (int, float):
-        return _number(name, value, base, rule or Interval(-math.inf, math.inf, "()"))
+    if base in _NUMBERS:
+        return _number(name, value, base, rule)
     kinds = (bool, np.bool_) if base is bool else get_origin(base) or base
     if not isinstance(value, kinds):
         raise _refusal(name, value, {bool: "True or False", str: "a text"}.get(base, "a dictionary"))
@@ -182,10 +171,10 @@ def _one_of_several(name: str, value: Any, hints: list[Any], sizes: Mapping[str,
             return _checked(name, value, hint, sizes)
         except MeshError:
             continue
-    texts = [
-        " or ".join(map(repr, rule.names)) if isinstance(rule, OneOf) else f"{_NUMBERS[base]}{rule}"
-        for base, rule in map(get_args, hints)  # of an `Annotated` number or name
-    ]
+    texts: list[str] = []
+    for hint in hints:
+        args = get_args(hint)
+        texts += map(repr, args) if get_origin(hint) is Literal else [f"{_NUMBERS[args[0]]}{args[1]}"]
     raise _refusal(name, value, " or ".join(texts))
 
 

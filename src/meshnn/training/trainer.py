@@ -23,7 +23,7 @@ from meshnn.training.history import History, HistoryRow
 from meshnn.training.samples import Samples
 from meshnn.training.search import search
 from meshnn.training.settings import Settings
-from meshnn.training.solvers import Choice, Progress, Solver, SolverRun, choose_solver, is_noisy, solver_named
+from meshnn.training.solvers import Choice, Progress, Solver, choose_solver, is_noisy, solver_named
 from meshnn.training.solvers.base import sizes_of
 from meshnn.training.state import Count, Numbers, Parameters, RandomState, Real, Vector, from_tree, to_tree
 from meshnn.training.structure.runtime import Structure, as_policies, with_penalties
@@ -95,7 +95,7 @@ class Trainer:
     samples, settings : Samples, Settings
     validation : Samples, optional
         Held-out samples: the weights with the lowest loss on them are kept.
-    seed : int or SeedSequence
+    seed : int
         Of the order of the samples and of the restarts.
     structure : policy or list of policies, optional
         How the graph changes meanwhile, see `meshnn.training.structure`.
@@ -115,7 +115,7 @@ class Trainer:
         samples: Samples,
         settings: Settings,
         validation: Samples | None = None,
-        seed: int | np.random.SeedSequence = 0,
+        seed: int = 0,
         structure: Any = None,
         choice: Choice | None = None,
         score: Callable[[], float] | None = None,
@@ -137,22 +137,21 @@ class Trainer:
         known = memory[1] if memory[0] == choice.solver.name and choice.solver.warms else None
         # penalties are tried before the first row, unless they are known
         self._searches = settings.l2 == "auto" and not policies and known is None
-        entropy = seed.entropy if isinstance(seed, np.random.SeedSequence) else seed
-        self._entropy = np.atleast_1d(np.asarray(entropy, dtype=object)).tolist()
+        self._seed = seed
         self._topology, self._ticks = mesh.topology, mesh.ticks
         graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
         self._s = TrainerState(graph, Start(mesh.parameters), {}, mesh.values, {})
         self._begin()
         if known is not None:
             self._run.recall(known)
-        own = np.random.default_rng([*self._entropy, 5])
+        own = np.random.default_rng([seed, 5])
         self._structure = Structure(policies, mesh, samples, self.epochs, own) if policies else None
         self._mark = self._marked()
 
     def _begin(self) -> None:
         """Begin a start from the weights there are."""
         self._s.start = Start(self.mesh.parameters.copy())
-        self._run: SolverRun = self.choice.solver.start(self.mesh, self.samples, self.settings, self._rng)
+        self._run = self.choice.solver.start(self.mesh, self.samples, self.settings, self._rng)
         self._run.pulse = self._pulse
 
     def _pulse(self, done: int) -> None:
@@ -195,20 +194,18 @@ class Trainer:
 
     def rows(self) -> Iterator[HistoryRow]:
         """Train; the weights end as the best ones, whether this runs to its end or `stop` ends it."""
+        limit = math.inf if self.settings.max_seconds is None else self.settings.max_seconds
         while not self.finished:
             if self.mesh.topology is not self._topology or self.mesh.ticks != self._ticks:
                 raise MeshError("the mesh got another graph or other ticks during training; start again")
-            there_is_time = not self._out_of_time()
+            there_is_time = self._s.seconds < limit
             if there_is_time:
                 self.history.append(self._advance())
                 self._mark = self._marked()
-            if not self.finished and self._out_of_time():
-                self.stop(f"stopped: {self.settings.max_seconds:g} seconds are used up", to_go_on=True)
+            if not self.finished and self._s.seconds >= limit:
+                self.stop(f"stopped: {limit:g} seconds are used up", to_go_on=True)
             if there_is_time:
                 yield self.history[-1]
-
-    def _out_of_time(self) -> bool:
-        return self.settings.max_seconds is not None and self._s.seconds >= self.settings.max_seconds
 
     def fall_at_end(self) -> float:
         """By how much the loss fell per epoch where the start that is kept ran out of epochs; 0 if it came to rest.
@@ -268,14 +265,16 @@ class Trainer:
         return value, held_out, accuracy
 
     def _search(self) -> str:
-        """Find the penalty and the solver by trying; return what was found, in words."""
+        """Find the penalty and the solver by trying; return a message about them."""
         self._searches = False
-        seed = int(np.random.default_rng([*self._entropy, 6]).integers(2**63))
-        if found := search(self.mesh, self.samples, self.settings, self.choice, seed, self.validation):
-            self._take(found.solver, found.l2, f"{self.choice.reason}; {found.message}")
-        return found.message if found else ""
+        seed = int(np.random.default_rng([self._seed, 6]).integers(2**63))
+        found = search(self.mesh, self.samples, self.settings, self.choice, seed, self.validation)
+        if found is None:
+            return ""
+        self._take(found.solver, found.l2, f"{self.choice.reason}; {found.message}")
+        return found.message
 
-    def _take(self, solver: Solver, l2: float | str, reason: str) -> None:
+    def _take(self, solver: Solver, l2: Any, reason: str) -> None:
         """Begin with what the search has found."""
         self.choice = Choice(solver, reason)
         self.settings = replace(self.settings, l2=l2)
@@ -308,7 +307,8 @@ class Trainer:
             patience = max(patience, run.epochs // 4)
         if not finished and not run.landed and run.epoch - start.epoch >= patience:
             which = "loss fell" if self.validation is None else "validation loss fell"
-            which = which if self.score is None else "score of the held-out samples rose"
+            if self.score is not None:
+                which = "score of the held-out samples rose"
             finished = f"the {which} by less than {settings.tol:g} in {patience} epochs"
             if (left := run.land(finished)) > 0:
                 return f"{finished}: the rate is brought down over {left} epochs", False
@@ -329,8 +329,7 @@ class Trainer:
             self.mesh.parameters[:] = now.kept.parameters
 
     def _next_start(self) -> None:
-        self._s.ended = False
-        self._s.restart += 1
+        self._s.ended, self._s.restart = False, self._s.restart + 1
         weights = self.mesh.draw_weights(self._rng)
         self.mesh.weights = weights if self._drawn is None else self._drawn(self.mesh, weights)
         self._begin()
@@ -378,8 +377,9 @@ class Trainer:
         named = {field.name: tree[field.name] for field in fields(TrainerState)}
         state = from_tree(TrainerState, named, sizes_of(self.mesh))
         if state.found is not None:
-            self._searches = False
-            self._take(self._solver_of(state.found.solver), state.found.l2, state.found.reason)
+            self._searches, name = False, state.found.solver
+            given = (solver for solver in self.settings.candidates if solver.name == name)  # with their options
+            self._take(next(given, solver_named(name)), state.found.l2, state.found.reason)
         if state.restart >= self.settings.n_restarts:
             raise MeshError(f"restart must be below {self.settings.n_restarts}, got {state.restart}")
         if state.kept is not None and state.kept.memory is not None:
@@ -394,7 +394,3 @@ class Trainer:
             if state.last is not None:
                 self.mesh.values[:] = state.last
         self._mark = self._marked()
-
-    def _solver_of(self, name: str) -> Solver:
-        """The candidate of this name, with the options that were given."""
-        return next((solver for solver in self.settings.candidates if solver.name == name), solver_named(name))

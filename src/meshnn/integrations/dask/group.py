@@ -20,10 +20,8 @@ from meshnn.engine import Curvature, Engine, Optimizer
 from meshnn.errors import MeshError
 from meshnn.integrations.dask.tasks import SessionEndedError, WorkOrder, inbox_of, taken, work
 from meshnn.mesh import Mesh
-from meshnn.training.cluster.plan import Node, ShardPlan, tree_sum
-from meshnn.training.cluster.worker import EpochPart, ShardData
-from meshnn.training.row_transform import RowTransform
-from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, Samples
+from meshnn.training.cluster import EpochPart, Node, ShardPlan, tree_sum
+from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, RowTransform, Samples
 
 __all__ = ["ShardedSamples", "WorkerGroup", "living_workers"]
 
@@ -47,7 +45,7 @@ class WorkerGroup:
     client: Any
     plan: ShardPlan
     preprocessing: RowTransform
-    data: list[Any]  # futures of `ShardData`, one per bucket
+    data: list[Any]  # futures of `InMemorySamples`, one per bucket
     fit: str = field(default_factory=lambda: uuid.uuid4().hex)
     _sessions: int = 0
     _pickled: tuple[bytes, bytes] = (b"", b"")  # digest of a graph, and the mesh with it
@@ -59,7 +57,7 @@ class WorkerGroup:
         while True:
             addresses = self._addresses()
             self._sessions += 1
-            order = WorkOrder(self.fit, f"{self.fit}-{self._sessions}", addresses, self.plan, self.preprocessing,
+            order = WorkOrder(self.fit, f"{self.fit}-{self._sessions}", addresses, self.plan,
                               self._pickled[1], method, mesh.values.copy(), arguments)  # fmt: skip
             assigned = [[self.data[k] for k in buckets] for buckets in self.plan.assignment(len(addresses))]
             futures = [
@@ -166,8 +164,7 @@ class ShardedSamples(Samples):
         group = self.group
         wanted = group.plan.by_bucket(np.asarray(rows, np.int64))
         futures = [group.client.submit(taken, group.data[k], some, pure=False) for k, some in wanted.items()]
-        found = ShardData.join(group.client.gather(futures))
-        return found.samples(group.preprocessing, group.plan.rows, self.total_weight)
+        return InMemorySamples.join(group.client.gather(futures), self.total_weight)
 
 
 class ShardedSteps(PiecewiseSteps):
@@ -177,10 +174,6 @@ class ShardedSteps(PiecewiseSteps):
         self.group, self.mesh, self.engine = group, mesh, engine
         self.n, self.batches = group.plan.rows, group.plan.batches
         self._seconds = math.nan  # per batch
-
-    def rewire(self, engine: Engine) -> None:
-        """Continue with another graph of the same inputs and outputs."""
-        self.engine = engine
 
     def epoch(
         self, values: Array, optimizer: Optimizer, order: Array, rates: Array, begun: Epoch,

@@ -16,9 +16,9 @@ from meshnn.integrations.dask.group import ShardedSamples, WorkerGroup, living_w
 from meshnn.integrations.dask.tasks import Inbox, as_data, as_shard, describe, read_file, taken
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import ParquetSource, RowBlock
-from meshnn.training.cluster.plan import ShardPlan
-from meshnn.training.dataset import LIMITS, Dataset, InMemoryDataset, Moments, Summary, evenly_spaced, sums_per_label
-from meshnn.training.row_transform import RowTransform, check_total
+from meshnn.training.cluster import ShardPlan
+from meshnn.training.dataset import LIMITS, Dataset, Moments, Summary, evenly_spaced, sums_per_label
+from meshnn.training.samples import RowTransform, check_total
 from meshnn.training.settings import Settings
 
 __all__ = ["Shards", "read_parquet"]
@@ -83,7 +83,7 @@ class Shards(Dataset):
         futures = self._taken(self.plan.by_shard(evenly_spaced(n, self.n_rows)))
         return RowBlock.join(self.client.gather(futures))
 
-    def hold_out(self, fraction: float, seed: int) -> tuple[Shards, InMemoryDataset]:
+    def hold_out(self, fraction: float, seed: int) -> tuple[Shards, RowBlock]:
         """Hold out random rows of each shard."""
         most = LIMITS.holdout_rows // self.plan.shards
         sizes = dict(enumerate(self.plan.sizes))
@@ -95,7 +95,7 @@ class Shards(Dataset):
         training._rows = self._taken({k: split.kept for k, split in splits.items()})
         training.plan = self.plan._replace(sizes=tuple(n - len(splits[k].held) for k, n in sizes.items()))
         training.n_rows = training.plan.rows
-        return training, InMemoryDataset(held, self.labels, self.columns)
+        return training, held
 
     def prepared(self, preprocessing: RowTransform) -> ShardedSamples:
         """Return the rows as a net takes them."""
@@ -105,7 +105,7 @@ class Shards(Dataset):
         data = []
         for bucket in range(plan.buckets):
             shards = plan.shards_of(bucket)
-            data.append(self.client.submit(as_data, preprocessing, total / plan.rows,
+            data.append(self.client.submit(as_data, preprocessing, total,
                                            *(self._rows[k] for k in shards), workers=[owners[shards[0]]],
                                            pure=False, allow_other_workers=True))  # fmt: skip
         return ShardedSamples(WorkerGroup(self.client, plan, preprocessing, data), total)

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from copy import deepcopy
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +22,9 @@ from meshnn.errors import DataError, MeshError
 from meshnn.mesh import Mesh
 from meshnn.tables.holdout import HoldoutSplit, as_one_target
 from meshnn.tables.sources import ParquetSource, RowBlock, as_numbers, as_target_values, check_rows
-from meshnn.training.cluster.plan import ShardPlan
-from meshnn.training.cluster.worker import ShardData, Transport, WorkerState, run_steps
+from meshnn.training.cluster import ShardPlan, Transport, WorkerState, run_steps
 from meshnn.training.dataset import coded
-from meshnn.training.row_transform import RowTransform
+from meshnn.training.samples import InMemorySamples, RowTransform
 
 try:
     from distributed import WorkerPlugin
@@ -95,15 +95,14 @@ def as_shard(labels: list[Any], dtype: str, *pieces: RowBlock) -> RowBlock:
     return RowBlock(rows.X.astype(dtype, copy=False), coded(rows.y, labels), rows.weight)
 
 
-def as_data(preprocessing: RowTransform, mean_weight: float, *shards: RowBlock) -> ShardData:
-    """Prepare a bucket from its shards."""
-    return ShardData.of(RowBlock.join(shards), preprocessing, mean_weight)
+def as_data(preprocessing: RowTransform, total_weight: float, *shards: RowBlock) -> InMemorySamples:
+    """Prepare a bucket from its shards; `total_weight` is that of all rows."""
+    return preprocessing.samples(RowBlock.join(shards), total_weight)
 
 
 def taken(rows: Any, which: Any) -> Any:
-    """Copy some rows of a `RowBlock` or `ShardData`."""
-    found = rows.take(which)
-    return type(rows)(*(None if array is None else np.array(array) for array in found))
+    """Copy some rows of a `RowBlock` or of samples."""
+    return deepcopy(rows.take(which))
 
 
 # -- messages between workers in the middle of a task, over the connections that they have anyway ------------------
@@ -197,7 +196,6 @@ class WorkOrder(NamedTuple):
     session: str
     addresses: list[str]
     plan: ShardPlan
-    preprocessing: RowTransform
     mesh: bytes
     method: str  # of `WorkerState`, or "steps"
     values: Array  # parameters to begin with
@@ -222,14 +220,14 @@ def _keep_heap() -> None:
         ctypes.CDLL(None).mallopt(trim_threshold, 2**26)
 
 
-def work(order: WorkOrder, rank: int, *data: ShardData) -> Any:
+def work(order: WorkOrder, rank: int, *data: InMemorySamples) -> Any:
     """Do the part of one worker: return sums by node, or progress, agreement, and from the first the new state."""
     from distributed import get_worker, secede
 
     secede()  # other tasks may run while this one waits for the other workers
     worker = get_worker()
     inbox, buckets = inbox_of(worker), order.plan.assignment(len(order.addresses))[rank]
-    state = WorkerState(order.plan, dict(zip(buckets, data, strict=True)), order.preprocessing, worker.state.nthreads)
+    state = WorkerState(order.plan, dict(zip(buckets, data, strict=True)), worker.state.nthreads)
     mesh, lock = _mesh_of(worker.address, order.fit, order.mesh)
     _keep_heap()
     try:

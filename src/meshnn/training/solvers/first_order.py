@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class FirstOrder(Solver):
     """Steps along the gradient of a batch, with a rate that follows a schedule; the `rule` decides how far."""
 
     learning_rate: s.Positive = 0.007
-    schedule: Annotated[str, s.OneOf(("cosine", "linear", "constant"))] = "cosine"
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
     streams = True
     outliving = _StepsMemory
 

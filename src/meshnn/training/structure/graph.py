@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.arrays import Array, BoolArray, FloatArray, IntArray
-from meshnn.codes import ACTIVATIONS
+from meshnn.codes import ACTIVATIONS, FORMULAS
 from meshnn.errors import MeshError
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
-from meshnn.storage import Tree
 from meshnn.topology import Topology, reach
 from meshnn.topology.lineage import Lineage
-from meshnn.training.samples import Samples
+from meshnn.training.samples import InMemorySamples, Samples
 from meshnn.training.solvers import Change
 
 
@@ -191,24 +190,20 @@ class View:
         """Allowed edges that are not there."""
         return self.allowed.absent(self.mesh.topology, self.lineage.hidden)
 
-    def dead_without(self, removed: BoolArray) -> BoolArray:
-        """Edges that cannot influence an output once those are gone, and those."""
-        t = self.mesh.topology
-        src, dst = t.src[~removed], t.dst[~removed]
-        birth = reach.birth_ticks(t.n_neurons, t.n_clamped, src, dst, self.mesh.awake)
-        distance = reach.output_distance(t.n_neurons, t.n_clamped, t.n_outputs, src, dst)
-        dead: BoolArray = birth[t.src] + 1 + distance[t.dst] > self.mesh.ticks
-        return dead | removed
-
     def idle_without(self, removed: BoolArray) -> tuple[BoolArray, BoolArray]:
         """Edges that are dead or do no more than a bias could once those are gone, and those; and the second kind.
 
         As long as edges may come, or where some are tied, a neuron keeps what it gives.
         """
-        constant = np.zeros_like(removed)
+        t, constant = self.mesh.topology, np.zeros_like(removed)
         if not self.growing and self.mesh.ties.plain:
-            constant = _spent(self.mesh.topology, removed)
-        return self.dead_without(removed | constant), constant
+            constant = _spent(t, removed)
+        rest, idle = ~(removed | constant), np.ones(t.n_edges, np.bool_)
+        src, dst = t.src[rest], t.dst[rest]
+        birth = reach.birth_ticks(t.n_neurons, t.n_clamped, src, dst, self.mesh.awake)
+        distance = reach.output_distance(t.n_neurons, t.n_clamped, t.n_outputs, src, dst)
+        idle[rest] = birth[src] + 1 + distance[dst] > self.mesh.ticks
+        return idle, constant
 
     def folded(self, removed: BoolArray) -> Array | None:
         """What bias edges take over from constant neurons as those edges go."""
@@ -244,14 +239,13 @@ class View:
                     node = int(t.src[step[node]])
         return safe
 
-    def score_of(self, edit: Edit, sample: tuple[Any, Any, Tree]) -> float:
+    def score_of(self, edit: Edit, sample: InMemorySamples) -> float:
         """How large the gradient of the new edges of weight 0 would be."""
         t = self.mesh.topology
         trial = Mesh(t, self.mesh.ticks, weights=self.mesh.weights, dtype=self.mesh.dtype)
         trial.replace(t, self.mesh.weights, self.mesh.codes)
         apply_edit(trial, edit)
-        X, y, options = sample
-        _, grad = trial.gradient(X, y, self.samples.loss.name, **options)
+        _, grad = trial.gradient(sample.inputs, sample.targets)
         new = trial.topology.src == t.n_clamped + t.n_hidden  # what leaves the new neuron
         return float(np.linalg.norm(grad[new].astype(np.float64)))
 
@@ -292,7 +286,7 @@ def _folded(mesh: Mesh, removed: BoolArray) -> Array | None:
     left = _constant(t, removed)
     edges = np.flatnonzero(removed & left[t.src])
     edges = edges[into[t.dst[edges]] >= 0]
-    weights = before.copy()
+    weights, formulas = before.copy(), list(FORMULAS.values())
     while edges.size:
         waits = np.zeros(t.n_neurons, np.bool_)
         waits[t.dst[edges]] = True
@@ -301,19 +295,10 @@ def _folded(mesh: Mesh, removed: BoolArray) -> Array | None:
             break  # they feed each other
         neurons = np.unique(t.src[now])
         own = into[neurons]
+        sums = np.where(own >= 0, weights[own], 0.0)
         values = np.zeros(t.n_neurons)
-        values[neurons] = _activated(mesh.codes[neurons], np.where(own >= 0, weights[own], 0.0))
+        values[neurons] = [formulas[code](np, s) for code, s in zip(mesh.codes[neurons], sums, strict=True)]
         np.add.at(weights, into[t.dst[now]], weights[now] * values[t.src[now]])
         edges = np.setdiff1d(edges, now)
     shift = np.where(removed, 0.0, weights - before)
     return shift if shift.any() else None
-
-
-def _activated(codes: IntArray, sums: FloatArray) -> FloatArray:
-    """phi of some neurons, by the engine: outputs that the bias feeds."""
-    n = len(sums)
-    t = Topology(1, 0, n, np.stack([np.ones(n, np.int64), np.arange(2, n + 2)], axis=1), bias=True)
-    mesh = Mesh(t, 1, weights=sums, dtype="float64")
-    mesh.replace(t, sums, np.concatenate([mesh.codes[:2], codes]))
-    found: FloatArray = mesh.forward(np.zeros((1, 1)))[0]
-    return found

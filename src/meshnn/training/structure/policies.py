@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from meshnn.errors import MeshError
-from meshnn.training.state import Count, Fraction, FromZero, Interval, OneOf, Options, PositiveInt, Real
-from meshnn.training.structure.choosing import CRITERIA, importance, sample_of, strongest, weakest
+from meshnn.training.state import Count, Fraction, FromZero, Interval, Options, PositiveInt, Real
+from meshnn.training.structure.choosing import importance, sample_of, strongest, weakest
 from meshnn.training.structure.graph import Edit, View
 
 
@@ -81,10 +81,10 @@ class Prune(Policy, Options):
     """
 
     to: PositiveInt | Annotated[float, Interval(0, 1, "()")]
-    start: Annotated[str, OneOf(("dense", "given"))] = "dense"
+    start: Literal["dense", "given"] = "dense"
     begin: Fraction = 0.0
     end: Fraction = 0.6
-    by: Annotated[str, OneOf(CRITERIA)] = "magnitude"
+    by: Literal["magnitude", "movement", "saliency"] = "magnitude"
     bias: bool = False
     new_memory = PruneMemory
 
@@ -174,8 +174,8 @@ class Regrow(Policy, Options):
 
     every: PositiveInt | None = None
     fraction: Fraction = 0.3
-    grow: Annotated[str, OneOf(("gradient", "random"))] = "gradient"
-    decay: Annotated[str, OneOf(("cosine", "constant"))] = "cosine"
+    grow: Literal["gradient", "random"] = "gradient"
+    decay: Literal["cosine", "constant"] = "cosine"
     end: Fraction = 0.75
     allowed: Any = None
     adds = True

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from meshnn.arguments import switch
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
-from meshnn.parameters import Ties
 from meshnn.storage import Tree
 from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
 from meshnn.training.samples import Samples
 from meshnn.training.settings import Settings
 from meshnn.training.solvers import Change
-from meshnn.training.state import Count, RandomState, from_tree, to_tree
+from meshnn.training.state import RandomState, from_tree, to_tree
 from meshnn.training.structure.graph import Allowed, View, apply_edit
 from meshnn.training.structure.policies import Grow, Policy, Prune, Regrow, Sparsify
 
@@ -57,41 +57,23 @@ def with_penalties(settings: Settings, policies: tuple[Policy, ...]) -> Settings
     return replace(settings, l1=l1) if l1 > settings.l1 else settings
 
 
-@dataclass
-class GraphState:
-    """A graph as plain values and arrays."""
-
-    n_inputs: Count
-    n_hidden: Count
-    n_outputs: Count
-    bias: bool
-    src: Any
-    dst: Any
-
-
 def graph_to_tree(graph: Topology) -> Tree:
     """Return a graph as plain values and arrays."""
-    ends = {"src": graph.src.astype(np.int64), "dst": graph.dst.astype(np.int64)}
-    return {name: getattr(graph, name) for name in ("n_inputs", "n_hidden", "n_outputs", "bias")} | ends
+    sizes = {name: getattr(graph, name) for name in ("n_inputs", "n_hidden", "n_outputs", "bias")}
+    return sizes | {"edges": np.stack([graph.src, graph.dst], axis=1).astype(np.int64)}
 
 
 def graph_from_tree(tree: Tree) -> Topology:
     """Return a graph from a tree that may come from anywhere."""
-    found = from_tree(GraphState, tree, {}, "graph")
-    if found.src.shape != found.dst.shape:
-        raise MeshError(f"a graph has {found.src.shape} sources and {found.dst.shape} targets")
-    pairs = np.stack([found.src, found.dst], axis=1)
-    return Topology(found.n_inputs, found.n_hidden, found.n_outputs, pairs, bias=found.bias)
+    n_inputs, n_hidden, n_outputs = (tree[name] for name in ("n_inputs", "n_hidden", "n_outputs"))
+    return Topology(n_inputs, n_hidden, n_outputs, tree["edges"], bias=switch("bias", tree["bias"]))
 
 
 @dataclass
 class StructureState:
-    """The graph of the mesh and all that policies remember."""
+    """The mesh with its lineage, and all that policies remember."""
 
-    graph: dict[str, Any]
-    codes: Any
-    parameter: Any
-    lineage: Any
+    mesh: dict[str, Any]
     memories: list[dict[str, Any]]
     random: RandomState
 
@@ -140,23 +122,21 @@ class Structure:
         return [words for words in found if words]
 
     def state(self) -> Tree:
-        """Return everything but the policies; the graph of the mesh included."""
-        mesh, memories = self.mesh, memories_to_tree(self.memories)
-        ties, random = None if mesh.ties.plain else mesh.tied, self.rng.bit_generator.state
-        graph, lineage = graph_to_tree(mesh.topology), self.lineage.to_tree()
-        found: Tree = to_tree(StructureState(graph, mesh.codes, ties, lineage, memories, random))
+        """Return everything but the policies."""
+        memories, random = memories_to_tree(self.memories), self.rng.bit_generator.state
+        found: Tree = to_tree(StructureState(self.mesh.to_tree(), memories, random))
         return found
 
     def restore(self, tree: Tree) -> None:
         """Bring the mesh to the graph it had (its weights are set later), and go on from there."""
         state, t = from_tree(StructureState, tree, {}, "structure"), self.mesh.topology
-        topology = graph_from_tree(state.graph)
-        if (topology.n_inputs, topology.n_outputs, topology.bias) != (t.n_inputs, t.n_outputs, t.bias):
-            raise MeshError(f"the graph must have the inputs and outputs of {t!r}, got {topology!r}")
-        lineage = Lineage.from_tree(state.lineage, topology)
+        found = Mesh.from_tree(state.mesh)
+        topology, lineage = found.topology, found.lineage_
+        sizes = (topology.n_inputs, topology.n_outputs, topology.bias)
+        if lineage is None or sizes != (t.n_inputs, t.n_outputs, t.bias):
+            raise MeshError(f"the graph must have a lineage, and inputs and outputs of {t!r}, got {topology!r}")
         self.memories = memories_from_tree(self.policies, state.memories)
-        ties = Ties(topology.n_edges, state.parameter)
-        self.mesh.replace(topology, np.zeros(topology.n_edges), state.codes, ties)
+        self.mesh.replace(topology, found.weights, found.codes, found.ties)
         self.lineage = self.mesh.lineage_ = lineage
         self.rng.bit_generator.state = state.random
 

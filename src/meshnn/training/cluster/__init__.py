@@ -1,1 +1,0 @@
-"""Training on rows that are divided among workers, without any particular cluster."""
