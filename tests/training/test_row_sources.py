@@ -120,7 +120,7 @@ def test_blocks_that_go_together_are_read():
     ("change", "options", "message"),
     [
         ({"b": np.nan}, {}, r"third.parquet: row 18: column b is missing"),
-        ({"b": np.inf}, {}, r"third.parquet: row 18: column b is inf"),
+        ({"b": np.inf}, {}, r"third.parquet: column b holds inf in row 18"),
         ({"y": np.nan}, {}, r"third.parquet: row 18: column y is missing"),
         ({"w": -2.0}, {"sample_weight": "w"}, r"third.parquet: row 18 .*-2"),
     ],
@@ -200,7 +200,7 @@ TEXT, HURT = np.array(["u"] * 100), np.where(np.arange(300).reshape(100, 3) == 2
         ([GOOD.assign(w="x")], {"y": "y", "sample_weight": "w"}, "block 1: column w"),
         ([GOOD.assign(a="12")], {"y": "y"}, "block 1: column a .*12"),
         ([GOOD.assign(a=pd.array([1, None] * 50, "Int64"))], {"y": "y"}, "row 2: column a is missing"),
-        ([pd.concat([GOOD, GOOD[["a"]]], axis=1)], {"y": "y"}, "block 1 has several columns a"),
+        ([pd.concat([GOOD, GOOD[["a"]]], axis=1)], {"y": "y"}, "block 1: .*column.*a"),
     ],
 )
 def test_blocks_that_do_not_go_together_are_refused(given, options, message):
@@ -213,7 +213,7 @@ def test_blocks_that_do_not_go_together_are_refused(given, options, message):
     [
         ([(X, np.array(["u", None] * 50, object))], {}, "block 1: row 2: y is missing"),
         ([pa.table({"a": Y, "y": ["u", None] * 50})], {"y": "y"}, "block 1: row 2: column y is missing"),
-        ([(X, np.array(["u", 1] * 50, object))], {}, "block 1: y holds text and int"),
+        ([(X, np.array(["u", 1] * 50, object))], {}, "block 1: y holds values of several types"),
         ([(X, TEXT), (X, np.ones(100))], {}, "text in some blocks"),
         ([(X, TEXT)], {}, "one class"),
         ([(X, np.round(Y, 1))], {}, r"-?\d+\.\d, .*MeshRegressor"),

@@ -20,8 +20,8 @@ from meshnn.online.blocks import Rows, TableRunner, model_classes, model_values,
 from meshnn.online.scores import scores_from
 from meshnn.tables.blocks import Position
 from meshnn.tables.encoder import Encoded
-from meshnn.tables.files import ArrowFiles
-from meshnn.tables.names import check_names, listed, quoted, source
+from meshnn.tables.files import ArrowReader
+from meshnn.tables.names import check_names, listed, source
 from meshnn.tables.reader import in_blocks, read_table
 from meshnn.tables.streams import StreamSchema, parse_column
 from meshnn.tables.text import ReadOptions
@@ -145,10 +145,10 @@ class ModelTables:
         self._columns = None if encoder is None else [column.name for column in encoder.columns]
         if target is not None and target in (self._columns or ()):
             raise DataError(f"--target: {target} is a feature of the model; name the column with the true answers")
-        self._files = ArrowFiles(data) if in_blocks(data) else None
+        self._files = ArrowReader(data) if in_blocks(data) else None
         if self._files is not None:
-            self.names = list(self._files.schema.names)
-            if self._files.rows == 0:
+            self.names = self._files.names
+            if self._files.total == 0:
                 raise DataError(f"{self._files.name} has no rows", code="empty")
         else:
             as_text = set[str]() if encoder is None else set(encoder.text_columns)
@@ -184,7 +184,7 @@ class ModelTables:
         from meshnn.progress import reading
 
         wanted = None if self._columns is None else {*self._columns, *self.keep, self.target}
-        with reading(int(self._shown), self._files.rows) as told:
+        with reading(int(self._shown), self._files.total) as told:
             for table in self._files.tables([name for name in self.names if wanted is None or name in wanted]):
                 yield table
                 self.rows += table.num_rows
@@ -246,12 +246,9 @@ class ModelTables:
         """
         if self.target is None or self.target not in table.column_names:
             return None
-        from meshnn.tables.cells import cells_of, class_numbers, first
+        from meshnn.tables.cells import cells_of, class_numbers
 
         cells = cells_of(table, self.target)
         if self.classes is not None:
             return np.where(cells.gaps, -2, class_numbers(cells, self.classes))
-        if cells.kind in ("categorical", "date"):
-            at = first(~cells.gaps)
-            cells.refuse(at, f"the text {quoted(cells.values[at])}", "numbers, which the model predicts")
-        return cells.numbers
+        return cells.as_numbers("numbers, which the model predicts")

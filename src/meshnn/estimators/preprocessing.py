@@ -17,7 +17,7 @@ from meshnn.estimators.scaling import Rotation, Scaling, check_dense_fits, is_sp
 from meshnn.export.blueprint import Blueprint, input_columns
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
-from meshnn.tables.encoder import Column, Encoder
+from meshnn.tables.encoder import Column, Encoder, as_table
 from meshnn.tables.names import check_names, shown
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemorySamples
@@ -196,21 +196,6 @@ def _numbers(X: Any, model: str) -> Any:
     found = check_array(X, dtype=np.float64, order="C", accept_sparse="csr", estimator=model, input_name="X")
     check_dense_fits(found)
     return found
-
-
-def as_table(frame: Any) -> Any:
-    """Return a DataFrame as a pyarrow table."""
-    import pyarrow as pa
-
-    from meshnn.tables.cells import without_views
-
-    if isinstance(frame, pa.Table):  # pa.table(frame) would import pandas
-        return without_views(frame)
-    try:
-        table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
-        return without_views(table)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"cannot read the columns of the {type(frame).__name__}: {error}") from None
 
 
 def _keeping_all_columns(table: Any) -> Encoder | None:

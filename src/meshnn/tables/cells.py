@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyarrow import compute, types
 
 from meshnn.errors import DataError
-from meshnn.tables.names import plain, row_number, shown, source
+from meshnn.tables.names import plain, quoted, row_number, shown, source
 from meshnn.tables.times import as_numpy, distinct, parse_days, timestamps
 
 __all__ = ["Cells", "cells_of", "class_numbers", "family_of", "first", "floats", "in_groups", "kind_of",
@@ -63,6 +63,13 @@ class Cells:
         if (at := first(np.isinf(numbers))) >= 0:
             self.refuse(at, str(numbers[at]), "finite numbers")
         return numbers
+
+    def as_numbers(self, expected: str = "numbers", code: str = "cell") -> Floats:
+        """Return the same; DataError about the first text or date, if there is one."""
+        if self.kind in ("categorical", "date"):
+            at = first(~self.gaps)
+            self.refuse(at, f"the text {quoted(self.values[at])}", expected, code)
+        return self.numbers
 
     @cached_property
     def days(self) -> tuple[NDArray[Any], int]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from meshnn.errors import DataError
-from meshnn.tables.cells import cells_of, first, kind_of
-from meshnn.tables.names import check_names, listed, quoted, shown
+from meshnn.tables.cells import cells_of, kind_of
+from meshnn.tables.names import check_names, listed, shown
 from meshnn.tables.times import Times, looks_like_times, read_times
 
 __all__ = ["Series", "read_series"]
@@ -70,7 +70,7 @@ def read_series(table: Any, name: str | None = None, by: str | None = None, feat
         by = dates[0] if len(dates) == 1 else None
     if name is None:
         name = _only_numbers(table, {by, *features})
-    columns = np.stack([_numbers(table, column) for column in (name, *features)], axis=1)
+    columns = np.stack([cells_of(table, column).as_numbers() for column in (name, *features)], axis=1)
     times = None if by is None else read_times(table, by)
     notes: list[str] = []
     added = 0
@@ -93,15 +93,6 @@ def read_series(table: Any, name: str | None = None, by: str | None = None, feat
     if features:
         rows = [dict(zip(features, row, strict=True)) for row in columns[start:, 1:].tolist()]
     return Series(name, by, columns[start:end, 0], rows, times, start, notes)
-
-
-def _numbers(table: Any, name: str) -> Any:
-    """Return a column of numbers, NaN where one is missing."""
-    cells = cells_of(table, name)
-    if cells.kind in ("categorical", "date"):
-        at = first(~cells.gaps)
-        cells.refuse(at, f"the text {quoted(cells.values[at])}", "numbers")
-    return np.full(len(table), np.nan) if cells.kind == "missing" else np.where(cells.gaps, np.nan, cells.numbers)
 
 
 def _only_numbers(table: Any, others: set[str | None]) -> str:

@@ -100,12 +100,11 @@ def choose_task(cells: Cells, few: int = 20) -> tuple[str, str]:
 
 
 def _numbers(name: str, cells: Cells) -> NDArray[Any]:
-    if cells.kind == "categorical":
-        cells.refuse(0, f"the text {quoted(cells.values[0])}", "numbers", "text target")
+    found = cells.as_numbers(code="text target")
     if cells.numbers.min() == cells.numbers.max():
         message = f"{name} is {plain(float(cells.numbers[0]))} in every row: nothing to learn; choose another"
         raise DataError(message, code="constant", field=cells.name)
-    return np.array(cells.numbers)
+    return np.array(found)
 
 
 def _labels(name: str, cells: Cells) -> NDArray[Any]:
