@@ -366,9 +366,9 @@ MANY = [f"n{k}" for k in range(10_000)]
     [
         (["a"], "auto", "1 row, expected at least 2"),
         (["a", "a"], "auto", "'a'"),
-        ([3, 3, 3], "auto", "the one class 3"),
+        ([3, 3, 3], "auto", "the one value 3"),
         (["a", "b"], "regress", "'a' in row 1"),
-        ([2.5, 2.5], "auto", "2.5 in every row"),
+        ([2.5, 2.5], "auto", "the one value 2.5"),
         ([1.0, 2.5], "classify", "2.5 in row 2"),
         ([1.0, 1e19], "classify", "1e+19 in row 2"),
         (MANY, "auto", "10,000 classes in 10,000 rows"),

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from pyarrow import compute, types
 
 from meshnn.errors import DataError
+from meshnn.tables.dates import as_numpy, distinct, parse_days, timestamps
 from meshnn.tables.names import plain, quoted, row_number, shown, source
-from meshnn.tables.times import as_numpy, distinct, parse_days, timestamps
 
 __all__ = ["Cells", "cells_of", "class_numbers", "family_of", "first", "floats", "in_groups", "kind_of",
            "looks_numeric", "matrix_of", "typed_columns", "unpacked", "without_views"]  # fmt: skip

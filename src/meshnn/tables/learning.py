@@ -11,9 +11,9 @@ from pyarrow import compute
 
 from meshnn.errors import DataError
 from meshnn.tables.cells import NUMBER, TRUTH, Cells, cells_of, first, in_groups, kind_of, matrix_of
+from meshnn.tables.dates import as_numpy
 from meshnn.tables.encoder import Column, date_parts
 from meshnn.tables.names import plain, quoted, row_number, shown, source
-from meshnn.tables.times import as_numpy
 
 __all__ = ["fill_features", "fill_numbers", "learn_columns"]
 

@@ -17,9 +17,9 @@ from pyarrow import types
 
 from meshnn.errors import DataError
 from meshnn.tables.cells import NUMBER, PADDED, TRUTH, cells_of, first, floats, kind_of, typed_columns, unpacked
+from meshnn.tables.dates import as_numpy, distinct, parse_texts, timestamps
 from meshnn.tables.names import shown
 from meshnn.tables.target import choose_task
-from meshnn.tables.times import as_numpy, distinct, parse_texts, timestamps
 
 __all__ = ["Labels", "Parsed", "StreamSchema", "check_no_dates", "decided", "decimal_comma", "parse_column",
            "parse_labels", "parse_times"]  # fmt: skip
