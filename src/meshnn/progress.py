@@ -16,20 +16,19 @@ def watched(things: Iterable[int], count: int, what: str) -> Iterator[int]:
 
     The caller may be interrupted between any two of them.
     """
-    shown = ReadProgress(f"meshnn: {what}; Ctrl-C ends it", count, unit="steps", silence=2.0)
-    try:
+    with reading(1, count, f"meshnn: {what}; Ctrl-C ends it", unit="steps", silence=2.0) as shown:
         for done, thing in enumerate(things):
             if done % 64 == 0:
                 shown(done)
             yield thing
-    finally:
-        shown.close()
 
 
 @contextmanager
-def reading(verbose: int, expected: int | None, what: str = "reading") -> Iterator[ReadProgress]:
+def reading(
+    verbose: int, expected: int | None, what: str = "reading", unit: str = "rows", silence: float = 0.1
+) -> Iterator[ReadProgress]:
     """Show how many rows have been read, the rate and the time left; nothing if `verbose` is 0."""
-    shown = ReadProgress(what, expected, quiet=verbose == 0)
+    shown = ReadProgress(what, expected, unit, silence if verbose else float("inf"))
     try:
         yield shown
     finally:
@@ -37,22 +36,21 @@ def reading(verbose: int, expected: int | None, what: str = "reading") -> Iterat
 
 
 class ReadProgress:
-    """Call it with the number of rows read so far; what is shown first comes after some seconds of `silence`."""
+    """Call it with the number of rows read so far; the first output comes after some seconds of `silence`."""
 
-    def __init__(
-        self, what: str, expected: int | None, quiet: bool = False, unit: str = "rows", silence: float = 0.1
-    ) -> None:
-        self._what, self._expected, self._quiet, self._unit, self._wait = what, expected, quiet, unit, silence
+    def __init__(self, what: str, expected: int | None, unit: str, silence: float) -> None:
+        self._what, self._expected, self._unit, self._wait = what, expected, unit, silence
         self._begun = self._said = time.monotonic()
         self._progress: Any = None
         self._task: Any = None
+        self._started = False
 
     def __call__(self, count: int) -> None:
         """Show the number of rows, unless something was shown a moment ago."""
         now = time.monotonic()
-        if self._quiet or now - self._said < self._wait:
+        if now - self._said < self._wait:
             return
-        if self._progress is None and self._wait < 5.0:
+        if not self._started:
             self._start()
             if self._progress is None:
                 return
@@ -66,16 +64,14 @@ class ReadProgress:
         print(f"{self._what}: {count:,}{of} {self._unit}, {speed}{left}", file=sys.stderr, flush=True)
 
     def _start(self) -> None:
-        """Begin a bar on a terminal; elsewhere a line every five seconds will do."""
+        """Begin a bar on a terminal; elsewhere there is a line every five seconds."""
         from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        console = Console(stderr=True)
+        console, self._started, self._wait = Console(stderr=True), True, 0.1
         if not console.is_terminal or console.is_dumb_terminal:
             self._wait = 5.0
             return
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._wait = 0.1
         columns = (TextColumn(self._what), BarColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
         self._progress = Progress(*columns, console=console, transient=True)
         self._progress.start()
@@ -83,6 +79,6 @@ class ReadProgress:
 
     def close(self) -> None:
         """End the display; may be called again."""
-        progress, self._progress, self._quiet = self._progress, None, True
+        progress, self._progress, self._wait = self._progress, None, float("inf")
         if progress is not None:
             progress.stop()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, cast
 from weakref import WeakValueDictionary
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from meshnn.arguments import numbers
 from meshnn.arrays import Array
-from meshnn.checks import numbers
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 from meshnn.tables.names import listed, shown, with_origin

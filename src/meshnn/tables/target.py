@@ -71,8 +71,8 @@ def target_task(table: Any, target: str, task: str = "auto") -> tuple[str, list[
         notes.append(f"{_called(cells)}: in {table.num_rows:,} rows that were looked at, {reason}")
     if task == "classify":
         _check_classes(cells, len(cells.values.unique()), " that were looked at")
-    elif table.num_rows:
-        cells.as_numbers(code="text target")
+    elif cells.kind == "categorical":
+        raise DataError(f"{_called(cells)} is text, expected numbers", code="text target", field=target)
     return task, notes
 
 
