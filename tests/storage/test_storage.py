@@ -89,11 +89,7 @@ def read_bytes(content):
 @contextmanager
 def within(seconds):
     """Fail instead of hanging."""
-
-    def too_late(*_):
-        raise AssertionError(f"not done after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, too_late)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.alarm(seconds)
     try:
         yield
@@ -207,33 +203,15 @@ def enough_memory(monkeypatch):
     monkeypatch.setattr("meshnn.memory.available_memory", lambda: 10**6)
 
 
-def damaged_ones_are_noticed(path, contents):
-    refused = total = 0
+def test_every_changed_byte_and_every_truncation(path, good, enough_memory):
+    contents = [good[:k] for k in range(len(good))]
+    for k in range(len(good)):
+        contents += [good[:k] + bytes([byte]) + good[k + 1 :] for byte in b' 0"' if byte != good[k]]
     for content in contents:
         path.write_bytes(content)
-        total += 1
-        message = f"{path} is fine"
-        try:
-            assert same(read(path), TREE)
-        except FileError as error:
-            message = str(error)
-            refused += 1
-        assert str(path) in message
-        assert "\n" not in message
-    return refused, total
-
-
-def test_every_changed_byte(path, good, enough_memory):
-    contents = (
-        good[:k] + bytes([byte]) + good[k + 1 :] for k in range(len(good)) for byte in b' 0"' if byte != good[k]
-    )
-    refused, total = damaged_ones_are_noticed(path, contents)
-    assert refused == total
-
-
-def test_every_truncation(path, good, enough_memory):
-    refused, total = damaged_ones_are_noticed(path, (good[:k] for k in range(len(good))))
-    assert refused == total == len(good)
+        with pytest.raises(FileError, match="net") as caught:
+            read(path)
+        assert "\n" not in str(caught.value)
 
 
 # Content of every kind
@@ -334,19 +312,9 @@ def test_paths_that_cannot_be_read(tmp_path, place):
 
 
 @pytest.mark.parametrize("verb", [read, lambda path: write(path, {})])
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("", "the path is empty; name a file"),
-        ("a\0b", r"'a\\x00b' cannot be the name of a file"),
-        ("\ud800", r"'\\ud800' cannot be the name of a file"),
-        (3, "path must be a string or a Path, got 3"),
-        (b"a", "path must be a string or a Path, got b'a'"),
-        ("/tmp/" + "x" * 256, "the name is too long"),
-    ],
-)
-def test_what_is_no_path(verb, path, message):
-    with pytest.raises(FileError, match=message):
+@pytest.mark.parametrize("path", ["", "a\0b", "\ud800", 3, b"a", "/tmp/" + "x" * 256], ids=ascii)
+def test_what_is_no_path(verb, path):
+    with pytest.raises(FileError):
         verb(path)
 
 

@@ -177,7 +177,7 @@ def test_nothing_may_be_missing(lie, files):
 
 SCALES = ([], np.zeros(3, np.float32), np.full(4, np.inf), np.full((4, 1), 1.0), np.full(7, 1.0))
 LABELS = {"dtype": "<U1", "values": ["a", "b", "c"]}
-COLUMN = {"name": "x", "kind": "numeric", "categories": [], "fill": None}
+COLUMN = {"name": "x", "kind": "numeric", "categories": [], "fill": None, "other": False, "origin": ""}
 LIES = {
     "kind": ("forest", ["classifier"], "m" * 10_000, "regressor", "mesh"),
     **{f"mesh {name}": (-1, 10**6, 10**12, 10**30, "3", None, 2.5, True, [3])

@@ -189,9 +189,7 @@ class Encoder:
             json.dumps(stored, ensure_ascii=False, allow_nan=False).encode()  # finite, and valid characters
             columns = tuple(Column(**item | {"categories": tuple(item["categories"])}) for item in stored["columns"])
             encoder = cls(columns, stored["impute"], dict(stored["left_out"]))
-            # keys of defaults may be missing, all others are compared
-            full = stored | {"columns": [vars(Column("", "")) | item for item in stored["columns"]]}
-            if encoder.to_tree() == full and _is_valid(encoder):
+            if encoder.to_tree() == stored and _is_valid(encoder):
                 return encoder
         except (TypeError, ValueError, LookupError, RecursionError, AttributeError):
             pass
