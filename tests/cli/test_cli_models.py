@@ -154,7 +154,7 @@ def test_topologies_from_files(tables):
 @pytest.mark.parametrize(("name", "text", "message"), [
     ("t.csv", "", "is empty"),
     ("t.csv", "a,b\n1,2\n", "row"),
-    ("t.csv", "a,b\n" + "".join(f"{k},x\n" for k in range(30)), "class"),
+    ("t.csv", "a,b\n" + "".join(f"{k},x\n" for k in range(30)), "nothing to learn"),
     ("t.csv", "a,b\n" + "".join(f"{k},name{k}\n" for k in range(10_000)), "identifier"),
     ("t.csv", "a,b\n" + "".join(f"1,{'xy'[k % 2]}\n" for k in range(30)), "constant"),
     ("t.csv", "a,c\n1,2\n", "there is no column b; the columns are a, c"),

@@ -136,7 +136,7 @@ class Encoder:
 
     def encode(self, table: Any) -> Encoded:
         """Return the features of a table: columns are found by name, others are ignored, none may be missing."""
-        from meshnn.tables.learning import fill_features, fill_numbers
+        from meshnn.tables.learning import fill_features
 
         table = as_table(table)
         names = [column.name for column in self.columns]
@@ -145,11 +145,9 @@ class Encoder:
         check_fits(8.0 * table.num_rows * ends[-1], f"{table.num_rows:,} rows of features", "take fewer rows")
         encoded = Encoded(np.zeros((table.num_rows, ends[-1])), [])
         missing: dict[str, int] = {}
-        fill_numbers(encoded.X, self.columns, [0, *ends], table, missing)
         for column, begin, end in zip(self.columns, [0, *ends], ends, strict=False):
-            if column.name not in missing:
-                missing[column.name] = fill_features(encoded.X[:, begin:end], column, table, encoded.notes)
-        _check_missing(table, {} if self.impute else {name: missing[name] for name in names})
+            missing[column.name] = fill_features(encoded.X[:, begin:end], column, table, encoded.notes)
+        _check_missing(table, {} if self.impute else missing)
         return encoded
 
     def describe(self) -> list[str]:

@@ -16,7 +16,7 @@ from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 from meshnn.memory import check_fits
 from meshnn.tables.blocks import Reader
-from meshnn.tables.cells import looks_numeric, typed_columns, without_views
+from meshnn.tables.cells import looks_numeric, typed_column, without_views
 from meshnn.tables.files import ENDINGS, ArrowReader, NpyReader
 from meshnn.tables.names import shown, with_origin
 from meshnn.tables.sources import npy_blocks
@@ -141,9 +141,10 @@ def row_blocks(path: str | os.PathLike[str], text: Collection[str] = ()) -> Iter
 
 def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
     """Convert columns of text to the types of their cells; refuse or report numbers in another notation."""
-    columns, odd, kept = dict(zip(table.column_names, table.columns, strict=True)), list[str](), set(text)
-    converting = [name for name in columns if name not in kept]
-    for name, (values, padded) in zip(converting, typed_columns([columns[n] for n in converting]), strict=True):
+    columns, odd = dict(zip(table.column_names, table.columns, strict=True)), list[str]()
+    kept = set(text)
+    for name in [name for name in columns if name not in kept]:
+        values, padded = typed_column(columns[name])
         columns[name] = values
         if padded:
             reader.notes.append(f"{reader.name}: column {shown(name)} has numbers with leading zeros: kept as text")

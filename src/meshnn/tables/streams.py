@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyarrow import types
 
 from meshnn.errors import DataError
-from meshnn.tables.cells import NUMBER, PADDED, TRUTH, cells_of, first, floats, kind_of, typed_columns, unpacked
+from meshnn.tables.cells import NUMBER, PADDED, TRUTH, cells_of, first, floats, kind_of, typed_column, unpacked
 from meshnn.tables.dates import as_numpy, distinct, parse_texts, timestamps
 from meshnn.tables.names import shown
 from meshnn.tables.target import choose_task
@@ -98,7 +98,7 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     if text and kind_of(values.type) not in ("missing", "categorical"):
         values = values.cast("string")
     elif not text and kind_of(values.type) == "categorical":
-        values, _ = typed_columns([values])[0]
+        values, _ = typed_column(values)
     codes, texts = np.full(len(values), -1, np.int64), dict[str, int]()
     if kind_of(values.type) == "missing":
         numbers = np.full(len(values), np.nan)
@@ -192,7 +192,7 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
     if len(values) == 0 and not last:
         return None
     if len(values) and kind_of(values.type) == "categorical":
-        values, _ = typed_columns([values])[0]
+        values, _ = typed_column(values)
     cells = cells_of(pa.table({"y": values}), "y")
     found, why = choose_task(cells)
     whole = cells.kind == "numeric" and not cells.packed and not (cells.numbers % 1).any()
