@@ -36,7 +36,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
     """Return float32 or float64."""
     with suppress(TypeError):
         if dtype is not None and np.dtype(dtype).name in ("float32", "float64"):
-            return np.dtype(np.dtype(dtype).name)
+            return np.dtype(np.float32 if np.dtype(dtype).itemsize == 4 else np.float64)
     raise MeshError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
 
 
