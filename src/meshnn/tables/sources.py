@@ -50,10 +50,10 @@ def is_out_of_core(X: Any) -> bool:
     return isinstance(X, (str, os.PathLike, Source, Iterator))
 
 
-def open_source(X: Any, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> Source:
+def open_source(X: Any, y: Any, sample_weight: Any = None) -> Source:
     """Open what was passed to `fit`: a path, a memory map, or an iterable of blocks `(X, y)`, `(X, y, weight)`, tables.
 
-    y and the weights are columns of the table, arrays, or None if the blocks have their own; `drop` are no features.
+    y and the weights are columns of the table, arrays, or None if the blocks have their own.
     """
     if isinstance(X, Source):
         return X
@@ -65,7 +65,7 @@ def open_source(X: Any, y: Any, sample_weight: Any = None, drop: Sequence[str] =
     with explained("read", name):
         file.stat()
     if file.is_dir() or file.suffix.lower() in ENDINGS:
-        return ParquetSource(file, y, sample_weight, drop)
+        return ParquetSource(file, y, sample_weight)
     if file.suffix.lower() == ".npy":
         return NpySource(file, y, sample_weight)
     raise DataError(
@@ -200,17 +200,17 @@ def as_target_values(values: Array, where: str, before: int, name: str | None = 
     return values
 
 
-def _column_names(given: Any, what: str, most: int | None = None) -> list[str]:
+def _column_names(given: Any, what: str) -> list[str]:
     names = [given] if isinstance(given, str) else given
     if not (isinstance(names, Sequence) and names and all(isinstance(name, str) for name in names)):
         raise DataError(f"{what} must be the name of a column of the table, got {type(given).__name__}")
-    if most is not None and len(names) > most:
-        raise DataError(f"{what} must be the name of one column of the table, got {len(names)} names")
     return list(names)
 
 
 def _weight_name(given: Any) -> str | None:
-    return None if given is None else _column_names(given, "sample_weight", most=1)[0]
+    if given is None or isinstance(given, str):
+        return given
+    raise DataError(f"sample_weight must be the name of one column of the table, got {given!r}")
 
 
 class ParquetSource(Source):
