@@ -120,7 +120,7 @@ def test_blocks_that_go_together_are_read():
     ("change", "options", "message"),
     [
         ({"b": np.nan}, {}, r"third.parquet: row 18: column b is missing"),
-        ({"b": np.inf}, {}, r"third.parquet: column b holds inf in row 18"),
+        ({"b": np.inf}, {}, r"third.parquet: row 18: column b is inf"),
         ({"y": np.nan}, {}, r"third.parquet: row 18: column y is missing"),
         ({"w": -2.0}, {"sample_weight": "w"}, r"third.parquet: row 18 .*-2"),
     ],

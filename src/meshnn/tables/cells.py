@@ -77,10 +77,14 @@ class Cells:
 
     def as_numbers(self, expected: str = "numbers", code: str = "cell") -> Floats:
         """Return the same; DataError about the first text or date, if there is one."""
+        self.check_numbers(expected, code)
+        return self.numbers
+
+    def check_numbers(self, expected: str = "numbers", code: str = "cell") -> None:
+        """Raise DataError about the first text or date, if there is one."""
         if self.kind in ("categorical", "date"):
             at = first(~self.gaps)
             self.refuse(at, f"the text {quoted(self.values[at])}", expected, code)
-        return self.numbers
 
     @cached_property
     def days(self) -> tuple[NDArray[Any], int]:

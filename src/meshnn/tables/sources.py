@@ -121,6 +121,7 @@ class Source(ABC):
 
     def _from_table(self, block: Any, where: str, before: int) -> RowBlock:
         from meshnn.tables.cells import cells_of
+        from meshnn.tables.dates import as_numpy
         from meshnn.tables.encoder import as_table
 
         if self.targets is None:
@@ -136,7 +137,8 @@ class Source(ABC):
                   for column in cells]  # fmt: skip
         X = np.empty((table.num_rows, len(cells)), np.result_type(*dtypes))
         for k, column in enumerate(cells):
-            X[:, k] = column.as_numbers()
+            column.check_numbers()
+            X[:, k] = as_numpy(column.values.cast(str(X.dtype), safe=False), np.nan)
         y = [as_target_values(np.asarray(table[name]), where, before, name) for name in self.targets]
         weight = None if self.weight is None else cells_of(table, self.weight).as_numbers()
         return RowBlock(X, y[0] if len(y) == 1 else np.stack(y, axis=1), weight)
