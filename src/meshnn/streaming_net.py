@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from meshnn.arguments import switch
-from meshnn.codes import ACTIVATIONS
 from meshnn.net import Net
 
 if TYPE_CHECKING:  # few programs stream
-    from meshnn.streaming.growth import Growth
     from meshnn.streaming.portable import PortableStream
     from meshnn.streaming.stream import Stream
 
@@ -73,7 +70,7 @@ class StreamingNet(Net):
             then a NaN among the inputs is one that is missing. Outputs are in the units of the targets.
         portable : bool
             A `meshnn.streaming.portable.PortableStream`: float32 with the same bits on every machine, which can be
-            written as C. One stream, the exact method, no delayed targets; "ekf" with one covariance and no replays.
+            written as C. One stream, the exact method, no delayed targets; "ekf" has one covariance and no replays.
         **settings
             Of the learner: `rate`, `clip`, `l2`, `momentum`, or those of `meshnn.streaming.kalman.KalmanSettings`.
 
@@ -90,18 +87,18 @@ class StreamingNet(Net):
         >>> y = stream.step(x[-1])  # one sample at a time goes, too
         >>> stream.learn([0.0])
         """
-        from meshnn.streaming.portable import PortableStream
-        from meshnn.streaming.portable_plan import portable_learner
         from meshnn.streaming.stream import Stream, new_learner
 
-        net = (self._topology, self._codes, self._ties, self.values)
-        ticks = self.ticks if ticks_per_sample is None else ticks_per_sample
-        given: dict[str, Any] = {"loss": loss, "ticks_per_sample": ticks, "memory": memory, "scale": scale}
-        more = {"method": method, "n_streams": n_streams, "delay": delay}
-        if switch("portable", portable):
-            return PortableStream(*net, learner=portable_learner(learner, net[0], net[2], settings, more), **given)
-        given |= more | {"learner": new_learner(learner, net[0], net[2], self._dtype, settings)}
-        return Stream(*net, **given)
+        stream = Stream(
+            self._topology, self._codes, self._ties, self.values, loss=loss, memory=memory, scale=scale, method=method,
+            learner=new_learner(learner, self._topology, self._ties, self._dtype, settings), n_streams=n_streams,
+            ticks_per_sample=self.ticks if ticks_per_sample is None else ticks_per_sample, delay=delay,
+        )  # fmt: skip
+        if not switch("portable", portable):
+            return stream
+        from meshnn.streaming.portable import PortableStream
+
+        return PortableStream(stream, self.values)
 
     def _learner(self) -> PortableStream:
         from meshnn.streaming.portable import portable_of
@@ -115,20 +112,10 @@ class StreamingNet(Net):
         """
         from meshnn.streaming.growth import grown
 
-        self.move_stream(stream, grown(self._topology, inputs, outputs), loss=loss)
-
-    def move_stream(
-        self, stream: Stream, growth: Growth, weights: ArrayLike | None = None, loss: str | None = None
-    ) -> None:
-        """Go on with a graph that came from this one, see `meshnn.streaming.growth`; new edges have weight 0."""
-        t = growth.topology
-        if weights is None:
-            weights = np.where(growth.edges >= 0, self.weights[growth.edges], 0.0)
+        growth = grown(self._topology, inputs, outputs)
+        weights = np.where(growth.edges >= 0, self.weights[growth.edges], 0.0)
         codes = np.where(growth.neurons >= 0, self._codes[growth.neurons], self._codes[-1])
-        codes[t.n_clamped : t.n_clamped + t.n_hidden][growth.neurons[t.hidden] < 0] = (
-            self._codes[self._topology.n_clamped] if self._topology.n_hidden else ACTIVATIONS["tanh"]
-        )
-        codes[: t.n_clamped] = 0
+        codes[: growth.topology.n_clamped] = 0
         ties, parameters = self._ties.edited(growth.edges)
-        self.replace(t, weights, codes, ties)
+        self.replace(growth.topology, weights, codes, ties)
         stream.grow(growth, self.values, self._codes, self._ties, parameters, loss)

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tarfile
-import time
 import zipfile
 from email import message_from_string
 from importlib.util import find_spec
@@ -94,27 +93,20 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def clean(built, tmp_path_factory):
-    """An environment with the wheel and what it asks for; `seconds.json` has how long it took from zero."""
+    """An environment with the wheel and its dependencies."""
     (wheel,) = built.glob("*.whl")
 
     def make(folder):
-        begin = time.monotonic()
         done = call(sys.executable, "-m", "venv", folder / "venv")
         assert done.returncode == 0, done.stderr
-        made = time.monotonic()
         python = folder / "venv" / "bin" / "python"
         done = call(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel)
         if done.returncode:
             words = done.stderr.strip().splitlines()[-1:]
             assert not re.search("conflict|ResolutionImpossible", done.stderr), done.stderr
             return f"THE WHEEL IS NOT INSTALLED, SO NOT TESTED: pip cannot reach the package index ({' '.join(words)})"
-        installed = time.monotonic()
         done = call(python, "-c", FIRST, cwd=folder)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == "[0] True\n"
-        now = time.monotonic()
-        parts = {"environment": made - begin, "pip install": installed - made, "fit and predict": now - installed}
-        (folder / "seconds.json").write_text(json.dumps(parts | {"from zero": now - begin}))
+        assert (done.returncode, done.stdout) == (0, "[0] True\n"), done.stderr
         return None
 
     return shared(tmp_path_factory, "clean", make)
@@ -142,8 +134,6 @@ def test_what_is_in_the_wheel(built):
     assert re.findall(r"^(\w+) = meshnn\.paper\.command", entries, re.MULTILINE) == ["reproduce"]
     about = message_from_string(inside[f"{info}/METADATA"].decode())
     assert (about["Version"], about["Requires-Python"]) == (meshnn.__version__, ">=3.11")
-    assert about["License-Expression"] == "BSD-3-Clause"
-    assert {f"Programming Language :: Python :: 3.{k}" for k in (11, 12, 13, 14)} <= set(about.get_all("Classifier"))
     assert wheel.stat().st_size < 2e6
 
 
@@ -151,11 +141,9 @@ def test_the_sdist_has_what_is_needed_and_makes_the_same_wheel(built):
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as file:
         inside = {name.split("/", 1)[1] for name in file.getnames() if "/" in name}
-    for wanted in ("src/meshnn/py.typed", "tests/docs/test_build.py", "CMakeLists.txt", "src/meshnn/_core/kernels.cpp",
-                   "Makefile", "constraints.txt", "LICENSE", "README.md",
-                   "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "tools/build_backend.py", "examples/iris.csv",
-                   "docs/pictures/first-screen.svg", "benchmarks/history.jsonl"):  # fmt: skip
-        assert wanted in inside, wanted
+    wanted = {"src/meshnn/py.typed", "tests/docs/test_build.py", "CMakeLists.txt", "src/meshnn/_core/kernels.cpp",
+              "constraints.txt", "LICENSE", "README.md", "tools/build_backend.py", "examples/iris.csv"}  # fmt: skip
+    assert wanted <= inside
     assert not [name for name in inside if re.search(r"(^|/)(results|\.venv.*|__pycache__|\.hypothesis)/", name)]
     through, direct = (names(next(folder.glob("*.whl"))) for folder in (built, built / "direct"))
     assert through.keys() == direct.keys()
@@ -163,9 +151,7 @@ def test_the_sdist_has_what_is_needed_and_makes_the_same_wheel(built):
     assert {n: through[n] for n in through.keys() - compiled} == {n: direct[n] for n in direct.keys() - compiled}
 
 
-def test_it_works_with_nothing_else(clean, record_property):
-    seconds = json.loads((clean / "seconds.json").read_text())  # a timing never fails a test, but it is seen
-    record_property("figure", "a clean environment, " + ", ".join(f"{k} {v:.0f} s" for k, v in seconds.items()))
+def test_it_works_with_nothing_else(clean):
     done = call(clean / "venv/bin/python", "-m", "pip", "list", "--format", "json")
     installed = {row["name"].lower() for row in json.loads(done.stdout)}
     assert "meshnn" in installed
@@ -200,11 +186,7 @@ def test_types_for_users(clean, tmp_path):
     assert (done.returncode, done.stdout) == (0, "Success: no issues found in 1 source file\n"), done.stdout
     done = call(sys.executable, "-m", "mypy", *arguments, "wrong.py", cwd=tmp_path)
     assert done.returncode == 1
-    for words in (
-        '"ticks" to "MeshClassifier"',
-        'expected "int"',
-        "[assignment]",
-    ):
+    for words in ('"ticks" to "MeshClassifier"', 'expected "int"', "[assignment]"):
         assert words in done.stdout
     done = call(python, "right.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -231,24 +213,13 @@ def test_a_wheel_for_every_linux(without_compiler, tmp_path):
             pytest.skip(f"THE WHEEL FOR EVERY LINUX IS NOT TESTED without {name}: pip install '.[dev]'")
     path = f"{Path(sys.executable).parent}:{without_compiler}"
     settings = {"PATH": path, "MESHNN_GLIBC": "2.28"}
-    build = [
-        "-m",
-        "build",
-        "--no-isolation",
-        "--wheel",
-        "-C",
-        "cmake.define.MESHNN_SETS=all",
-        "--outdir",
-        tmp_path,
-        ROOT,
-    ]
-    done = call(sys.executable, *build, environment=settings)
+    build = ["-m", "build", "--no-isolation", "--wheel", "-C", "cmake.define.MESHNN_SETS=all"]
+    done = call(sys.executable, *build, "--outdir", tmp_path, ROOT, environment=settings)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "ziglang" in done.stdout + done.stderr  # it says so
     (wheel,) = tmp_path.glob("*.whl")
-    done = call(
-        sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", tmp_path / "clean", wheel, environment=settings
-    )
+    repair = ["-m", "auditwheel", "repair", "--wheel-dir", tmp_path / "clean", wheel]
+    done = call(sys.executable, *repair, environment=settings)
     assert done.returncode == 0, done.stderr
     (repaired,) = (tmp_path / "clean").glob("*.whl")
     assert "manylinux" in repaired.name
@@ -257,10 +228,8 @@ def test_a_wheel_for_every_linux(without_compiler, tmp_path):
     done = call(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", tmp_path / "there", repaired)
     assert done.returncode == 0, done.stderr
     for isa in ("", *meshnn._core.isas):
-        found = call(
-            sys.executable, "-c", FIRST, cwd=tmp_path,
-            environment=settings | {"PYTHONPATH": str(tmp_path / "there"), "MESHNN_ISA": isa},
-        )  # fmt: skip
+        there = settings | {"PYTHONPATH": str(tmp_path / "there"), "MESHNN_ISA": isa}
+        found = call(sys.executable, "-c", FIRST, cwd=tmp_path, environment=there)
         assert (found.returncode, found.stdout) == (0, "[0] True\n"), found.stderr
 
 
@@ -274,9 +243,8 @@ import build_backend
 assert any("ziglang" in name for name in build_backend.get_requires_for_build_wheel())
 build_backend.build_wheel({str(tmp_path)!r})
 """
-    done = call(
-        sys.executable, "-c", program, cwd=ROOT, environment={"PATH": str(without_compiler), "CXX": "", "CC": ""}
-    )
+    settings = {"PATH": str(without_compiler), "CXX": "", "CC": ""}
+    done = call(sys.executable, "-c", program, cwd=ROOT, environment=settings)
     assert done.returncode != 0
     assert "no C++ compiler was found" in done.stderr
     assert "apt-get install g++" in done.stderr.replace("\n", " ")

@@ -32,40 +32,13 @@ def text_blocks(page, kind="python"):
 # -- the reference ------------------------------------------------------------------------------------------------
 
 
-def modules_with_public_names():
-    """All modules of the package that say what is public, by the names of their files."""
-    found = set()
-    for path in (ROOT / "src/meshnn").rglob("*.py"):
-        parts = path.relative_to(ROOT / "src").with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        if "__all__" in path.read_text():
-            found.add(name)
-    return found
-
-
-def test_the_modules_of_the_reference_exist(reference):
-    listed = {name for group in reference.PUBLIC.values() for name in group}
-    absent = listed - modules_with_public_names()
-    assert absent <= {"meshnn.torch", "meshnn.jax"}  # that may be added
-    pages = {"meshnn.networks", "meshnn.plots", "meshnn.streaming", "meshnn.online", "meshnn.export", "meshnn.neat",
-             "meshnn.training", "meshnn.training.structure", "meshnn.losses", "meshnn.tables.synthetic"}  # fmt: skip
-    assert pages <= listed
-    integrations = {f"meshnn.integrations.{path.stem}" for path in (ROOT / "src/meshnn/integrations").glob("[!_]*.py")}
-    # what people see of these is another module
-    parts = {f"meshnn.integrations.{name}" for name in (
-        "torch_layer", "torch_ops", "torch_pure", "torch_sequential",
-    )}  # fmt: skip
-    assert integrations - parts <= listed
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what other libraries say when they are imported
 def test_every_public_name_has_a_page(reference, tmp_path):
     written = {path.stem: path.read_text() for path in reference.write(tmp_path / "api")}
     found = reference.modules()
     missing = {name: why for name, why in found.items() if isinstance(why, str)}
-    assert "meshnn" in found
-    assert "meshnn" not in missing
+    assert {"meshnn", "meshnn.networks", "meshnn.online", "meshnn.training"} <= found.keys() - missing
     for name, module in found.items():
         if name in missing:
             assert f"``{name}``" in written["index"]
@@ -96,16 +69,6 @@ def test_members_are_ours(reference):
     assert not {"get_params", "set_fit_request", "get_metadata_routing"} & set(found)  # scikit-learn's
 
 
-def test_pages_written_again_are_left_alone(reference, tmp_path, monkeypatch):
-    monkeypatch.setattr(reference, "PUBLIC", {"Nets": ("meshnn.networks", "meshnn.no_such_module")})
-    folder = tmp_path / "api"
-    first = {path: path.stat().st_mtime_ns for path in reference.write(folder)}
-    (folder / "meshnn.old.rst").write_text("a name that is gone")
-    assert {path: path.stat().st_mtime_ns for path in reference.write(folder)} == first
-    assert not (folder / "meshnn.old.rst").exists()
-    assert "``meshnn.no_such_module``" in (folder / "index.rst").read_text()
-
-
 # -- pages --------------------------------------------------------------------------------------------------------
 
 
@@ -118,41 +81,6 @@ def test_every_page_is_in_a_list(monkeypatch):
     first = ["quickstart", "how-to", "mathematics", "gallery/index", "api/index", "which-tool", "faq", "reproducing",
              "architecture", "above/contributing", "above/changelog"]  # fmt: skip
     assert {name: lines.count(name) for name in first} == dict.fromkeys(first, 1)
-
-
-def test_files_beside_the_readme_get_pages(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(DOCS / "extensions"))
-    pages = import_module("all_pages")
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    for name in pages.LISTS:
-        (docs / f"{name}.md").write_text("how-to\nmathematics\n")
-    (docs / "new.md").write_text("[how](../SUPPORT.md#how) and [elsewhere](https://a.example/b.md)")
-    (tmp_path / "SUPPORT.md").write_text(
-        "[safe](SECURITY.md) [here](docs/new.md) ![it](docs/a.png) [ours](examples/a.py)"
-    )
-    for name in ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "OTHER.md"):
-        (tmp_path / name).write_text(f"# {name} [up](#up)")
-    pages.write(docs)
-    names = {path.stem for path in (docs / "above").glob("*.md")}
-    assert names == {"support", "security", "contributing", "changelog"}
-    said = (docs / "above" / "support.md").read_text()
-    assert said == "[safe](security.md) [here](../new.md) ![it](../a.png) [ours](../../examples/a.py)"
-    assert pages.further(docs) == sorted(["new", *(f"above/{name}" for name in names)])
-    content = [(docs / "new.md").read_text()]
-    pages.mend(type("App", (), {"srcdir": docs}), "new", content)
-    assert content == ["[how](above/support.md#how) and [elsewhere](https://a.example/b.md)"]
-
-
-def test_links_between_pages_hold_in_a_plain_checkout():
-    """What is written as a link to a file leads to one, without a site."""
-    generated = {"gallery/index.rst", "api/index.rst"}
-    for page in (*DOCS.glob("*.md"), *ROOT.glob("*.md")):
-        prose = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
-        for target in re.findall(r"\]\(([^)\s]+)\)", prose):
-            path = urlsplit(target).path
-            if not urlsplit(target).scheme and path and path not in generated:
-                assert (page.parent / path).exists(), f"{page.name}: {target}"
 
 
 def test_the_messages_of_the_questions_are_those_that_are_given(tmp_path, monkeypatch, capsys):
@@ -171,18 +99,6 @@ def test_the_messages_of_the_questions_are_those_that_are_given(tmp_path, monkey
             assert re.search(pattern, said), f"{message!r} is not what is said: {said[:500]}"
             checked += 1
     assert checked > 20
-
-
-# -- the gallery --------------------------------------------------------------------------------------------------
-
-
-def test_the_gallery_has_what_it_promises():
-    assert len(EXAMPLES) >= 13
-    for path in EXAMPLES:
-        text = path.read_text()
-        title, line = text.split('"""')[1].strip().splitlines()[:2]
-        assert line == "=" * len(title), path.name
-        assert "print(" in text, path.name
 
 
 # -- the site -----------------------------------------------------------------------------------------------------
@@ -261,17 +177,6 @@ def leads_somewhere(page, target, pages):
     return other.exists() and (
         not parts.fragment or other not in pages or unquote(parts.fragment) in pages[other].names
     )
-
-
-def test_links_that_lead_nowhere_are_noticed(tmp_path):
-    (tmp_path / "a.html").write_text('<a id="here" href="b.html#there">b</a><img src="c.png"><a href="#here">up</a>')
-    (tmp_path / "b.html").write_text('<p id="there">b</p>')
-    pages = {path: read_links(path) for path in tmp_path.glob("*.html")}
-    page = tmp_path / "a.html"
-    assert pages[page].links == ["b.html#there", "#here"]
-    assert pages[page].loaded == ["c.png"]
-    right = {"b.html": True, "b.html#there": True, "#here": True, "b.html#here": False, "d.html": False, "#x": False}
-    assert {target: leads_somewhere(page, target, pages) for target in right} == right
 
 
 def check_names_and_pictures(site, reference):

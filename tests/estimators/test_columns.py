@@ -7,7 +7,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from commands import meshnn
 from meshnn import MeshClassifier
 from meshnn.errors import DataError
 from meshnn.tables.encoder import Encoder, as_table
@@ -21,10 +20,8 @@ VIEW = pa.array(["Ulm", "Bonn"], pa.string_view())
 
 
 @pytest.mark.parametrize("column", [
-    pa.array(TOWNS).dictionary_encode(),
     pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.uint32()), VIEW),  # Categorical and Enum of polars
     pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.uint8()), VIEW.cast("large_string")),
-    pa.array(TOWNS, pa.string_view()),
     pd.Series(TOWNS, dtype="category"), pd.Series(TOWNS, dtype="string"),
     pd.Series(TOWNS, dtype=pd.ArrowDtype(pa.large_string())),
     pd.Series(TOWNS, dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),
@@ -139,12 +136,6 @@ def test_the_index_of_a_frame_is_no_feature(tmp_path):
     assert encoder.feature_names == ["x"]
     assert any("id is the index of pandas" in note for note in loaded.notes)
     assert target_column(loaded.table, "id").values.tolist() == frame.index.tolist()  # by name it can be had
-    (tmp_path / "folder").mkdir()
-    frame.to_parquet(tmp_path / "folder" / "t.parquet")
-    options = ("-y", "y", "-n", "1", "--max-epochs", "1", "--l2", "0", "--solver", "adam", "-o", tmp_path / "m.mesh")
-    assert meshnn("fit", tmp_path / "folder", *options).returncode == 0
-    kept = meshnn("predict", tmp_path / "m.mesh", tmp_path / "folder", "--keep", "id").stdout.splitlines()
-    assert [line.split(",")[0] for line in kept[:4]] == ["id", "0", "7", "14"]
 
 
 def test_rows_without_a_target_are_skipped(tmp_path):
@@ -157,11 +148,6 @@ def test_rows_without_a_target_are_skipped(tmp_path):
     assert (caught.value.row, caught.value.value) == (5, "inf")  # as the file counts
     with pytest.raises(DataError, match="0 rows with a value"):
         target_column(pa.table({"y": [None, float("nan")]}), "y")
-    rows = "".join(f"{k % 7},{'' if k % 5 == 0 else 'ab'[k % 2]}\n" for k in range(50))
-    (tmp_path / "t.csv").write_text("x,y\n" + rows)
-    done = meshnn("fit", tmp_path / "t.csv", "-y", "y", "-n", "1", "--max-epochs", "2")
-    assert done.returncode == 0, done.stderr
-    assert "10 rows without a value skipped" in done.stderr
 
 
 # -- notations and forms -----------------------------------------------------------------------------------------------

@@ -16,8 +16,6 @@ from meshnn.tables.holdout import HoldoutSplit
 from meshnn.training import SGD, Adam, Checkpoint, EarlyStopping, train
 from solver_options import solver_with
 
-BOTH = (MeshClassifier, MeshRegressor)
-
 
 @parametrize_with_checks([  # penalties are given: to try some takes most of the time of a fit, and checks the same
     MeshClassifier(hidden=3, solver="adam", l2=0.01, max_epochs=60),
@@ -25,25 +23,10 @@ BOTH = (MeshClassifier, MeshRegressor)
 ])  # fmt: skip
 def test_all_checks_of_scikit_learn(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # or one check is skipped
-    _check(estimator, check)
-
-
-def _check(estimator, check):
     if "sample_weight_equivalence" in check.func.__name__:
         # samples that are there twice are held out otherwise than heavy ones, as in every cross-validation
         estimator.set_params(l2=0.1)
     check(estimator)
-
-
-@pytest.mark.slow
-@parametrize_with_checks([
-    *(make() for make in BOTH),
-    MeshClassifier(hidden=4, solver="lm", l2=0.01, max_epochs=100),
-    MeshRegressor(hidden=3, solver="adam", l2=0.01, max_epochs=100),
-])  # fmt: skip
-def test_all_checks_of_scikit_learn_with_the_defaults(estimator, check, monkeypatch):
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
-    _check(estimator, check)
 
 
 @pytest.fixture(scope="module")
@@ -103,14 +86,13 @@ def test_outputs_of_two_and_of_more_classes(iris):
 
 def test_regression_of_one_and_several_targets():
     X, Y = make_regression(120, 4, n_targets=3, noise=0.1, random_state=0)
-    model = MeshRegressor(4, l2=1e-3, max_epochs=30, random_state=0).fit(X, Y)
-    assert model.predict(X).shape == (120, 3)
-    assert model.score(X, Y) > 0.9
-    flat = MeshRegressor(4, l2=1e-3, max_epochs=30, random_state=0).fit(X, Y[:, 0])
+    several, flat, column = (
+        MeshRegressor(4, l2=1e-3, max_epochs=30, random_state=0).fit(X, y) for y in (Y, Y[:, 0], Y[:, :1])
+    )
+    assert several.score(X, Y) > 0.9
+    assert several.predict(X).shape == Y.shape
     assert flat.predict(X).shape == (120,)
-    column = MeshRegressor(4, l2=1e-3, max_epochs=30, random_state=0).fit(X, Y[:, :1])
-    assert column.predict(X).shape == (120, 1)
-    np.testing.assert_array_equal(column.predict(X)[:, 0], flat.predict(X))
+    np.testing.assert_array_equal(column.predict(X), flat.predict(X)[:, None])
 
 
 # -- topologies ------------------------------------------------------------------------------------------------------
@@ -137,8 +119,9 @@ def test_topologies(iris):
         ({"mesh": lambda a, b: 5}, "mesh .* got int"),
         ({"hidden": -1}, "hidden .*-1"),
         ({"solver": "newton"}, "newton"),
+        ({"solver": Adam}, "class.*Adam"),
         ({"early_stopping": "yes"}, "early_stopping .*yes"),
-        ({"callbacks": 3}, "callbacks .*3"),
+        ({"callbacks": [Checkpoint]}, "class.*Checkpoint"),
         ({"callbacks": [Checkpoint("a"), Checkpoint("b")]}, "2 checkpoints"),
         ({"random_state": -1}, "random_state .*-1"),
         ({"random_state": "x"}, "random_state .*'x'"),
@@ -162,20 +145,15 @@ def test_topologies(iris):
         assert "\n" not in str(refusal.value)
         with pytest.raises(NotFittedError):  # nothing half done is left behind
             model.predict(X)
-    with pytest.raises(NotFittedError):
-        quick().explain()
 
 
 def test_data_that_cannot_be_used(iris):
     X, y = iris
-    weights = np.ones(150)
-    weights[7] = -1
-    with pytest.raises(MeshError, match="sample 7 is -1"):
-        quick().fit(X, y, sample_weight=weights)
-    with pytest.raises(ValueError, match=r"zero|weight"):
-        quick().fit(X, y, sample_weight=np.zeros(150))
-    with pytest.raises(ValueError, match=r"sample_weight.shape == \(149,\), expected \(150,\)"):
-        quick().fit(X, y, sample_weight=np.ones(149))
+    for weights, message in (
+        (np.where(np.arange(150) == 7, -1.0, 1.0), "sample 7 is -1"), (np.zeros(150), "weight"), (np.ones(149), "149"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            quick().fit(X, y, sample_weight=weights)
     with pytest.raises(MeshError, match="y is a scipy sparse matrix; pass a dense array"):
         MeshRegressor(2).fit(X, sparse.csr_array(X[:, :2]))
     far = quick().fit(X, y)
@@ -204,17 +182,6 @@ def test_a_refused_fit_leaves_the_model_as_it_was(iris):
 # -- training --------------------------------------------------------------------------------------------------------
 
 
-def test_the_penalty_is_found_where_there_is_noise_and_vanishes_where_there_is_none():
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-3, 3, (150, 1))
-    clean = MeshRegressor(8, random_state=0).fit(x, np.sin(2 * x[:, 0]))
-    noisy = MeshRegressor(8, random_state=0).fit(x, np.sin(2 * x[:, 0]) + 0.5 * rng.standard_normal(150))
-    assert clean.l2_ < noisy.l2_ / 10
-    grid = np.linspace(-3, 3, 200)[:, None]
-    assert clean.score(grid, np.sin(2 * grid[:, 0])) > 0.9
-    assert noisy.score(grid, np.sin(2 * grid[:, 0])) > 0.5
-
-
 def test_reproducible_whatever_the_threads_and_the_kind_of_seed(iris):
     X, y = iris
     first = quick().fit(X, y)
@@ -238,13 +205,12 @@ def test_early_stopping_holds_out_for_real(iris):
     # the scaling knows the kept samples only: 120 of 150
     assert not np.allclose(model.preprocessing_.scaling.x_mean, X.mean(axis=0))
     # the weights are those of the best row
-    spoilt = X.copy()
     held_out = HoldoutSplit.stratified(150, 30, int(np.random.SeedSequence(0).generate_state(3)[0]), y).held
-    assert len(held_out) == 30
     assert np.bincount(y[held_out]).tolist() == [10, 10, 10]
     margins = model.decision_function(X[held_out])
     kept = -(margins - np.logaddexp.reduce(margins, axis=1, keepdims=True))[np.arange(30), y[held_out]].mean()
     assert kept == pytest.approx(validation.min(), rel=1e-9)
+    spoilt = X.copy()
     spoilt[held_out] += 100  # changes nothing that is learned from
     again = quick(early_stopping=EarlyStopping(validation_fraction=0.2), **options).fit(spoilt, y)
     np.testing.assert_array_equal(again.history_["loss"], model.history_["loss"])
@@ -313,7 +279,6 @@ def test_partial_fit(iris):
     assert model._solver_state["moments"]["done"] == 90  # what Adam remembers is kept from call to call
     with pytest.raises(MeshError, match="but it was"):
         model.partial_fit(X, y, classes=[0, 1])
-    assert not hasattr(quick(solver="lm"), "partial_fit")
     with pytest.raises(MeshError, match="balanced"):
         quick(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
     fresh = quick()
@@ -340,20 +305,6 @@ def test_two_calls_of_partial_fit_are_two_epochs(iris, solver):
     assert model.history_["loss"].tolist() == [row.loss for row in rows]
 
 
-def test_callbacks_see_rows_and_stop(iris):
-    seen = []
-
-    def watch(row, mesh):
-        assert isinstance(mesh, Mesh)
-        seen.append(row)
-        return row.epoch == 6
-
-    model = quick(callbacks=[watch, lambda row, mesh: None]).fit(*iris)
-    assert [row.epoch for row in seen] == [1, 2, 3, 4, 5, 6]
-    assert model.history_[-1].note.endswith("stopped by a callback")
-    assert model.n_iter_ == 6
-
-
 def test_an_error_in_a_callback_leaves_the_best_weights_so_far(iris):
     X, y = iris
 
@@ -369,31 +320,11 @@ def test_an_error_in_a_callback_leaves_the_best_weights_so_far(iris):
     assert model.score(X, y) > 0.5
 
 
-def test_ctrl_c_keeps_the_best_and_says_so(iris, tmp_path):
-    def interrupt(row, mesh):
-        if row.epoch == 5:
-            raise KeyboardInterrupt
-
-    model = quick(callbacks=interrupt)
-    with pytest.raises(KeyboardInterrupt, match=r"interrupted after epoch 5: the best weights so far are kept$"):
-        model.fit(*iris)
-    assert model.score(*iris) > 0.5
-    assert model.history_[-1].note == "interrupted"
-    path = tmp_path / "run.mesh"
-    with pytest.raises(KeyboardInterrupt, match=r"fit again with Checkpoint\('.*run\.mesh'\) to go on"):
-        quick(callbacks=[Checkpoint(path), interrupt]).fit(*iris)
-    whole, resumed = quick().fit(*iris), quick(callbacks=Checkpoint(path)).fit(*iris)
-    np.testing.assert_array_equal(resumed.mesh_.weights, whole.mesh_.weights)
-    assert resumed.history_ == whole.history_
-
-
 @pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e160, 1e305])
 def test_numbers_near_the_ends_of_the_range(factor):
     """Scaling takes them to where the net can see them, and back."""
     X, y = load_diabetes(return_X_y=True)
     plain = MeshRegressor(4, l2=1e-3, max_epochs=20, random_state=0).fit(X, y)
     power = 2.0 ** np.round(np.log2(factor))  # nothing is rounded on the way
-    model = MeshRegressor(4, l2=1e-3, max_epochs=20, random_state=0).fit(X * power, y)
-    np.testing.assert_array_equal(model.predict(X * power), plain.predict(X))
-    model = MeshRegressor(4, l2=1e-3, max_epochs=20, random_state=0).fit(X, y * power)
-    np.testing.assert_allclose(model.predict(X) / power, plain.predict(X), rtol=1e-9)
+    np.testing.assert_array_equal(clone(plain).fit(X * power, y).predict(X * power), plain.predict(X))
+    np.testing.assert_allclose(clone(plain).fit(X, y * power).predict(X) / power, plain.predict(X), rtol=1e-9)

@@ -53,7 +53,7 @@ def test_sequences(sequences, kind, readout):
     name, options = ("probabilities", {"zipmap": False}) if classes else ("variable", {})
     turned = X.transpose(1, 0, 2)
     for per_step, delay in ((1, 0), (1, 2), (2, 1), (2, 3), (3, 2)):
-        model.preprocessing_ = replace(model.preprocessing_, reading=Reading.of(readout, per_step, delay))
+        model.preprocessing_ = replace(model.preprocessing_, reading=Reading.of(per_step, delay, readout))
         want = np.asarray(model.predict_proba(X) if classes else model.predict(X)[..., None])
         whole = run(model.to_onnx(dtype="float64", sequence=True, **options), turned)[name]
         np.testing.assert_allclose(whole.swapaxes(0, 1) if readout == "all" else whole, want, atol=1e-6)
@@ -114,7 +114,7 @@ def test_streams(memory, classes):
 def test_a_missing_step_has_no_answer_from_there_on(sequences, readout):
     X, y, each = sequences
     model = MeshSequenceRegressor(4, activation="relu", readout=readout, **FEW).fit(X, each if readout == "all" else y)
-    model.preprocessing_ = replace(model.preprocessing_, reading=Reading.of(readout, 1, 0))
+    model.preprocessing_ = replace(model.preprocessing_, reading=Reading.of(1, 0, readout))
     bad = X.transpose(1, 0, 2).copy()
     bad[3, 0, 1] = np.nan
     whole = run(model.to_onnx(dtype="float64", sequence=True), bad)["variable"]

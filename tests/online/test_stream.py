@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import naive
 from cases import by_autograd, cases, close, terms
 from meshnn import Mesh, Topology, networks
 from stream_models import recurrent, series
@@ -47,19 +46,6 @@ def test_state_that_is_forgotten_leaves_a_static_net(case, seed):
     close(stream.gradient(case.y), want, 1e-10, 1.0 + np.abs(want).max(initial=0.0))
 
 
-def test_jacobian_of_a_stream_is_that_of_plain_loops():
-    mesh, X = recurrent(3), series(7)
-    stream = mesh.stream()
-    stream.run(X)
-    t = mesh.topology
-    A = np.zeros((t.n_neurons, t.n_neurons))
-    A[t.src, t.dst] = mesh.weights
-    inputs = [[*x, 1.0] for x in X.tolist()]
-    names = ["identity"] * t.n_clamped + mesh.activations
-    _, want = naive.run(A.tolist(), t.n_clamped, t.n_outputs, names, inputs)
-    close(stream.jacobian()[0], np.array(want)[:, t.src, t.dst], 1e-12)
-
-
 def test_by_hand():
     """x -> h, h -> h (tanh), h -> y: two samples, a tick each; the output is that of the state before."""
     mesh = Mesh(Topology(1, 1, 1, [(0, 1), (1, 1), (1, 2)], bias=False), 3, "tanh",
@@ -73,23 +59,6 @@ def test_by_hand():
     slope1, slope2 = 1 - h1 * h1, 1 - h2 * h2
     want = np.array([2 * slope2 * (-2 + 0.3 * slope1 * 1.0), 2 * slope2 * h1, h2])
     assert stream.jacobian()[0, 0].tolist() == pytest.approx(want.tolist(), abs=1e-14)
-
-
-@pytest.mark.parametrize("parameter", ["tied", "fixed"])
-def test_tied_and_fixed_edges(parameter):
-    t = Topology.mesh(2, 4, 1)
-    number = np.arange(t.n_edges) // 2 if parameter == "tied" else np.where(np.arange(t.n_edges) % 3, -1, 0)
-    if parameter == "fixed":
-        number[number == 0] = np.arange((number == 0).sum())
-    rng = np.random.default_rng(0)
-    values = 0.4 * rng.standard_normal(t.n_edges)
-    weights = values[number] if parameter == "tied" else values
-    mesh = Mesh(t, 6, "tanh", weights=weights, tied=number, dtype="float64")
-    X = series(6)
-    stream = mesh.stream(ticks_per_sample=1)
-    stream.run(X)
-    _, want = mesh.gradient(X[:, None], [[0.7]], "squared_error", gradient="adjoint")
-    close(stream.gradient([0.7]), want, 1e-11)
 
 
 def test_after_a_hundred_thousand_steps_as_backprop_through_the_last_thousand():

@@ -70,33 +70,24 @@ def test_a_part_of_a_target(learner):
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_late_targets(learner):
-    """The derivative by the parameters of then, at the outputs of then."""
-    mesh, X = recurrent(), series(12)
-    stream = mesh.stream(learner=learner, delay=5)
-    want = {}
+    """The derivative by the parameters of then, at the outputs of then; arrays are single steps here, too."""
+    (mesh, X), Y = (recurrent(), series(12)), series(12, seed=4)
+    stream, want = mesh.stream(learner=learner, delay=5), {}
     for k, x in enumerate(X):
         stream.step(x)
         want[k] = stream.gradient([0.1, -0.2])
     for lag in range(6):
         close(stream.gradient([0.1, -0.2], delay=lag), want[11 - lag], 1e-13)
-    before = mesh.weights.copy()
-    stream.learn([0.1, -0.2], delay=5)
-    assert (mesh.weights != before).any()
+    a, b = recurrent(), recurrent()
+    out, single = a.stream(learner=learner, delay=3).run(X, Y, delay=3), b.stream(learner=learner, delay=3)
+    for k, x in enumerate(X):
+        assert np.array_equal(single.step(x), out[k])
+        if k >= 3:
+            single.learn(Y[k - 3], delay=3)
+    assert np.array_equal(a.weights, b.weights)
+    assert (a.weights != mesh.weights).any()
     with pytest.raises(MeshError, match="delay=6"):
         stream.learn([0.1, -0.2], delay=6)
-
-
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_delay_is_learning_late(learner):
-    X, Y = series(30), series(30, seed=4)
-    a, b = recurrent(), recurrent()
-    out = a.stream(learner=learner, delay=3).run(X, Y, delay=3)
-    stream = b.stream(learner=learner, delay=3)
-    for k, x in enumerate(X):
-        assert np.array_equal(stream.step(x), out[k])
-        if k >= 3:
-            stream.learn(Y[k - 3], delay=3)
-    assert np.array_equal(a.weights, b.weights)
 
 
 def test_streams_beside_each_other_share_what_they_learn():
@@ -202,12 +193,6 @@ def test_goes_on_bit_by_bit(learner, memory):
     assert np.array_equal(mesh.weights, twin.weights)
 
 
-def test_a_stored_stream_of_another_net_is_refused():
-    tree = recurrent(hidden=4).stream().to_tree()
-    with pytest.raises(MeshError, match="must be"):
-        recurrent().stream().restore(tree)
-
-
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_copy_goes_on_bit_by_bit_on_a_mesh_of_float32(learner):
     X, Y = series(60), series(60, seed=2)
@@ -237,15 +222,6 @@ def test_weights_that_are_assigned_are_learned_from(assign, portable):
     assert (mesh.weights != assigned).any()
 
 
-def test_reset_forgets_the_past_only():
-    mesh, X = recurrent(), series(10)
-    stream = mesh.stream()
-    stream.run(X)
-    stream.reset()
-    fresh = mesh.stream()
-    assert np.array_equal(stream.step(X[0]), fresh.step(X[0]))
-
-
 # -- never a NaN -------------------------------------------------------------------------------------------------------
 
 
@@ -266,15 +242,14 @@ def test_a_net_that_explodes_is_set_back(learner):
 @pytest.mark.parametrize("memory", ["carry", "none"])
 def test_hostile_data_end_finite(learner, memory):
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((3000, 2))
+    X = rng.standard_normal((1200, 2))
     X[::50] *= 1e6
-    X[500:900] = 3.0
-    X[1000:1200] = 0.0
-    X[1500, 0] = 1e300
-    X[1600:1700, 1] = np.nan
+    X[500:700] = 3.0
+    X[700, 0] = 1e300
+    X[800:900, 1] = np.nan
     Y = X[:, :1] * 2
     Y[::31] = 1e12
-    Y[1000:1100] = -1e6
+    Y[600:700] = -1e6
     Y[~np.isfinite(Y)] = np.nan
     mesh = recurrent(0, 2, 5, 1)
     mesh.ticks = 2
@@ -292,7 +267,7 @@ def test_hostile_data_end_finite(learner, memory):
 def test_explain_prices_before_anything_is_made():
     stream = Mesh(Topology.mesh(4, 60, 2), 1, "tanh", random_state=0).stream()
     text = str(stream.explain())
-    assert stream._room is None
+    assert "room" not in vars(stream)
     assert all(word in text for word in ("exact", "snap-1", "<- this"))
     assert "decoupled by neuron" in str(recurrent(hidden=40).stream(learner="ekf").explain())
     rows = {row.method: row for row in stream.explain().rows}

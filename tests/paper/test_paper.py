@@ -160,11 +160,9 @@ def test_synthetic(tmp_path):
         # the figures show the net that the table speaks of, but for points on a border
         assert abs(right.mean() - record["numbers"]["accuracy"]) < 0.05, record["key"]
     assert_not_blank(outcome.folder)
-    assert len(outcome.figures) == 15
+    assert len(outcome.figures) == 10
     for path in outcome.folder.glob("*.gif"):
         assert path.stat().st_size < 3_000_000
-    grey = pixels_of(next(outcome.folder.glob("*-grey.png")))
-    assert np.ptp(grey, axis=2).max() <= 30  # letters are a bluish black
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""IDX files: read, refused by name when they are damaged, found, downloaded and taken up again."""
+"""IDX files: found, read, downloaded, and refused by name when they are damaged."""
 
 import gzip
 import hashlib
@@ -91,22 +91,18 @@ def test_damaged_files_are_refused_by_name(small, tmp_path, damage):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves bytes; can break off, know no ranges, or refuse."""
+    """Serve bytes, or refuse."""
 
     def do_GET(self):
         server, name = self.server, self.path.strip("/")
-        wanted = self.headers.get("Range")
-        server.asked.append((name, wanted))
-        whole = server.contents[name]
-        begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and server.ranges else 0
-        if server.refuse or begin >= len(whole):
-            self.send_error(server.refuse or 416)
+        server.asked.append(name)
+        if server.refuse:
+            self.send_error(server.refuse)
             return
-        self.send_response(206 if begin else 200)
-        self.send_header("Content-Length", str(len(whole) - begin))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(server.contents[name])))
         self.end_headers()
-        self.wfile.write(whole[begin:][: server.break_after])
-        server.break_after = None
+        self.wfile.write(server.contents[name])
 
     def log_message(self, *arguments):
         pass
@@ -116,7 +112,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def served(small, tmp_path, monkeypatch):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.contents = {f"{name}.gz": gzip.compress(content) for name, content in small[1].items()}
-        server.asked, server.break_after, server.ranges, server.refuse = [], None, True, 0
+        server.asked, server.refuse = [], 0
         server.url = f"http://127.0.0.1:{server.server_port}/"
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         monkeypatch.setitem(images.DATASETS, "mnist", replace(images.DATASETS["mnist"], mirrors=(server.url,)))
@@ -126,7 +122,7 @@ def served(small, tmp_path, monkeypatch):
         server.shutdown()
 
 
-def test_download(served, small, tmp_path):
+def test_download(served, small):
     told = []
     found = load_images("mnist", progress=lambda *words: told.append(words))
     for got, want in zip(found, small[0].values(), strict=True):
@@ -136,23 +132,6 @@ def test_download(served, small, tmp_path):
     served.asked.clear()
     load_images("mnist")
     assert served.asked == []  # from the cache
-    assert not list((tmp_path / "cache").rglob("*.part"))
-
-
-@pytest.mark.parametrize("ranges", [True, False])
-def test_a_broken_download_is_taken_up_again(served, small, ranges):
-    served.break_after, served.ranges = 40, ranges
-    found = load_images("mnist")
-    np.testing.assert_array_equal(found.train_images, small[0]["train-images-idx3-ubyte"])
-    first = [wanted for name, wanted in served.asked if name == "train-images-idx3-ubyte.gz"]
-    assert first == [None, "bytes=40-"]
-
-
-def test_a_part_that_is_too_long_is_thrown_away(served, small, tmp_path):
-    folder = tmp_path / "cache" / "meshnn" / "mnist"
-    folder.mkdir(parents=True)
-    (folder / "train-images-idx3-ubyte.gz.part").write_bytes(b"x" * 10_000)
-    np.testing.assert_array_equal(load_images("mnist").train_images, small[0]["train-images-idx3-ubyte"])
 
 
 def test_other_mirrors_are_tried_and_failure_says_where_to_put_files(served, small, monkeypatch, tmp_path, request):

@@ -51,12 +51,9 @@ def reproduce(*arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["loky", "dask"])
-def test_other_processes_give_the_same_numbers(backend, tmp_path):
-    if backend == "dask":
-        pytest.importorskip("distributed")
+def test_other_processes_give_the_same_numbers(tmp_path):
     here = run(EXPERIMENTS["iris"], TrialOptions(trials=3), tmp_path / "here").folder
-    done = reproduce("iris", "--trials", 3, "--jobs", 2, "--backend", backend, "--out", tmp_path / "there")
+    done = reproduce("iris", "--trials", 3, "--jobs", 2, "--out", tmp_path / "there")
     assert done.returncode == 0, done.stderr
     assert numbers_of(here) == numbers_of(tmp_path / "there" / "iris")
     keys = [record["key"] for record in results_of(tmp_path / "there" / "iris")["trials"]]
@@ -78,8 +75,6 @@ def test_what_is_refused(toy, tmp_path):
     run(toy, TrialOptions(trials=1), tmp_path)
     with pytest.raises(MeshError, match=r"seed.*0.*seed.*1"):
         run(toy, TrialOptions(trials=1, seed=1), tmp_path)
-    with pytest.raises(MeshError, match="'lokky'"):
-        run(toy, TrialOptions(trials=2), tmp_path, jobs=2, backend="lokky")
     for text in ("{", "[]", "5"):
         (tmp_path / "toy" / "results.json").write_text(text)
         with pytest.raises(MeshError, match=r"results.json"):

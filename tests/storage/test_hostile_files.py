@@ -58,7 +58,7 @@ def first(number):
         ("forecaster", "features", []),
         ("forecaster", "judge.ages", first(2**40)),
         ("forecaster", "experts.3.w", lambda a: a[:-1].copy()),
-        ("forecaster", "experts.3.view.3", [1, 2**40]),
+        ("forecaster", "experts.3.number", 2**40),
         ("forecaster", "past.values", first(np.inf)),
         ("forecaster", "params.hidden", 2**40),
     ],

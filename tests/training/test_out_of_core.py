@@ -393,5 +393,5 @@ def test_sequences_are_learned_from_memory(tmp_path):
     X, y = data(60)
     np.save(tmp_path / "X.npy", X)
     for given in (tmp_path / "X.npy", blocks(10, X, y)):
-        with pytest.raises(MeshError, match="MeshSequenceRegressor"):
+        with pytest.raises(MeshError, match="list of arrays"):
             MeshSequenceRegressor(hidden=1).fit(given, y)

@@ -27,9 +27,10 @@ from meshnn.estimators.continuing import as_before, describe_run, go_on, interru
 from meshnn.estimators.data import ArrayData, OutOfCoreData, is_out_of_core, open_data
 from meshnn.estimators.outputs import Outputs
 from meshnn.estimators.params import Parameters, SklearnCallbacks, with_callbacks
-from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing
+from meshnn.estimators.preprocessing import Preprocessing
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
+from meshnn.tables.sources import RowBlock
 from meshnn.topology import Topology
 from meshnn.training import History, HistoryRow, Settings, Trainer
 from meshnn.training.callbacks import Callback, Checkpoint
@@ -58,22 +59,21 @@ class BaseMesh(Parameters, Outputs):
     target_: str  # the column that `meshnn fit` has learned to predict
     _built: dict[str, Any]  # the parameters that the net was built from
     _made: Mesh | Topology | None = None  # what the parameter `mesh` stood for when the net was built
-    _l2_found: bool  # whether the penalty was found rather than given
     _laplace: Any  # of a regressor: the uncertainty of the weights, or why it is not known
+    _l2_found: bool  # whether the penalty was found rather than given
     _solver_state: Tree | None  # what partial_fit or a warm start continues with
     _stream_seed: int
     _stream_weight = 0.0  # samples of a stream that the scaling was learned from; 0: it comes from `fit` and stays
-    _structure: Any  # what policies of partial_fit remember
     _under_way: str  # the weights that a run with a checkpoint began from, until it has ended
 
-    # defined by subclasses:
+    # methods of subclasses:
     _checked_y: Callable[[Any, Any], Any]  # y as scikit-learn checks it
     _targets: Callable[[Any, Array | None, bool], tuple[Any, Array | None, int]]  # with weights and number of outputs
     _answers: Callable[[Any], Any]  # the inverse: y in the form of predictions
 
     def _checked(
         self, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None, first: bool
-    ) -> tuple[Preprocessing, CheckedSamples, int]:
+    ) -> tuple[Preprocessing, RowBlock, int]:
         """Return a preprocessing (a new one unless one is `known`), checked samples and the number of outputs."""
         name = type(self).__name__
         if y is None:
@@ -91,35 +91,32 @@ class BaseMesh(Parameters, Outputs):
         if weight is not None and not (weight.min() >= 0 and weight.any()):
             k = int(weight.argmin())
             raise DataError(f"the weight of sample {k} is {weight[k]:g}; pass weights of at least 0, not all of them 0")
-        return preprocessing, CheckedSamples(features, targets, weight), n_outputs
+        return preprocessing, RowBlock(features, targets, weight), n_outputs
 
-    def _checked_apart(self, X: Any, y: Any, data: ArrayData | OutOfCoreData) -> CheckedSamples:
+    def _checked_apart(self, X: Any, y: Any, data: ArrayData | OutOfCoreData) -> RowBlock:
         """Return samples to hold out, checked like those to learn from."""
         if X is None or y is None:
             raise DataError("X_val and y_val go together; pass both, or neither")
-        if self._out_of_core and is_out_of_core(X) and not isinstance(X, np.ndarray):
+        if is_out_of_core(X) and not isinstance(X, np.ndarray):
             raise DataError(f"X_val is {type(X).__name__}, expected rows in memory; read those to be held out")
         before = dict(self.__dict__)
         _, samples, _ = self._checked(X, y, None, data.preprocessing, False)
         self.__dict__.update(before)  # the form of y is decided by the samples to learn from
-        if samples.targets.shape[1:] != data.target_shape:
+        if samples.y.shape[1:] != data.target_shape:
             raise DataError("y_val and y do not have the same columns; pass targets of the same kind")
         return samples
 
-    def _scorer(self, held_out: CheckedSamples | None) -> Callable[[], float] | None:
+    def _scorer(self, held_out: RowBlock | None) -> Callable[[], float] | None:
         """Return a function that scores the current net on held-out samples."""
         scoring = self._stopping().scoring
         if scoring is None:
             return None
         if held_out is None:
             raise MeshError("scoring needs held-out samples; set validation_fraction, or fit with X_val and y_val")
-        if not (isinstance(scoring, str) or callable(scoring)):
-            raise MeshError(f"scoring must be the name of a scorer or a callable, got {type(scoring).__name__}")
-        model, X, y = copy(self), held_out.X, self._answers(held_out.targets)
+        model, X, y = copy(self), held_out.X, self._answers(held_out.y)
         model.preprocessing_ = replace(self.preprocessing_, n_features=X.shape[1], names=None, encoder=None)
         scorer = check_scoring(model, scoring)
-        allowed = ("a finite number", lambda v: abs(v) < math.inf)
-        return lambda: real_number("the result of scoring", scorer(model, X, y), *allowed)
+        return lambda: real_number("the result of scoring", scorer(model, X, y), "a finite number", math.isfinite)
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Self:
@@ -162,6 +159,8 @@ class BaseMesh(Parameters, Outputs):
                 callbacks = self._callbacks()
                 if hasattr(self, "_skl_callbacks"):
                     callbacks.append(SklearnCallbacks(self, trainer.epochs * settings.n_restarts, X, y))
+                if checkpoint is not None:
+                    callbacks.append(checkpoint)
                 held = held.pop_all()
             with held, sigterm_interrupts(terminated, wanted=checkpoint is not None):
                 self._run(trainer, checkpoint, callbacks)
@@ -216,7 +215,6 @@ class BaseMesh(Parameters, Outputs):
             memory, builder.start,
         )  # fmt: skip
         self._stream_seed, self._solver_state, self._stream_weight = seeds[2], None, 0.0
-        self.__dict__.pop("_structure", None)
         if checkpoint is not None:
             go_on(self, trainer, checkpoint, run, resumed, seed)
         return trainer
@@ -229,14 +227,13 @@ class BaseMesh(Parameters, Outputs):
         n_inputs = preprocessing.width if preprocessing.rotation is None else preprocessing.rotation.rank
         self.loss_, self._built, self._made = self._loss.name, builder.identity(), builder.prototype
         self.mesh_, choice = builder.build(n_samples, n_inputs, n_outputs, seed, stream)
-        timed = {} if builder.reading is None else {"reading": builder.reading}
-        self.preprocessing_ = replace(preprocessing, **timed)
+        self.preprocessing_ = replace(preprocessing, reading=builder.reading)
         return choice
 
     def _continue(self, builder: NetBuilder, n_inputs: int, n_outputs: int) -> None:
         """Prepare the net to continue learning."""
         builder.check_same(self.mesh_, self._built, (n_inputs, n_outputs))
-        reading = getattr(self.preprocessing_, "reading", None)
+        reading: Any = self.preprocessing_.reading
         if reading is not None:  # these sequences may be longer
             self.mesh_.ticks = reading.ticks(builder.longest)
         if not self.mesh_.values.flags.writeable:  # a memory-mapped model is copied before it is changed
@@ -262,11 +259,9 @@ class BaseMesh(Parameters, Outputs):
                     stopping = [each for each in callbacks if each.on_epoch_end(row, self.mesh_)]  # all see the row
                     if stopping and not trainer.finished:
                         trainer.stop(stopping[0].reason, to_go_on=True)
-                    if checkpoint is not None:
-                        checkpoint.on_epoch_end(row, self.mesh_)
                     check()
             self._finalize(trainer)
-            for callback in callbacks if checkpoint is None else [*callbacks, checkpoint]:
+            for callback in callbacks:
                 callback.on_fit_end()
             if not trainer.goes_on:
                 self.__dict__.pop("_under_way", None)
@@ -303,6 +298,9 @@ class BaseMesh(Parameters, Outputs):
     def _finalize(self, trainer: Trainer) -> None:
         """Compute what only the samples say about the net: importances and the uncertainty of the weights."""
         mesh, samples, rotation = self.mesh_, trainer.samples, self.preprocessing_.rotation
+        if self.preprocessing_.reading is not None:
+            self._laplace = "it is not known for sequences"
+            return
         try:
             shares = importances(mesh, samples, None if rotation is None else rotation.axes)
             if shares is not None:

@@ -34,8 +34,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     ----------
     hidden : "auto", int or tuple of int
         Hidden neurons of `Topology.mesh`, in which everything feeds everything; several numbers are the sizes of layers
-        (`Topology.layered`). "auto" is 16 up to 100 samples, 32 up to 500, 48 up to 20,000, else 64, fewer if there are
-        many features; 16 where lm comes first.
+        (`Topology.layered`). "auto" is 16 to 64, more for more samples, fewer if there are many features; 16 where lm
+        comes first.
     mesh : None, Mesh, Topology or callable
         A net of your own instead. Of a `Mesh` everything is taken: graph, ticks, activations, tied and fixed edges and
         initial weights; a `Topology` is the graph alone. A callable of (n_inputs, n_outputs) makes either. There is one
@@ -150,19 +150,16 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         if not first and hasattr(self, "mesh_") and several != self._several:
             was = "a matrix of labels" if self._several else "one class per sample"
             raise DataError(f"y was {was} before, and now it is not; start a new estimator, or set warm_start=False")
-        self._several = several
-        if several and self.class_weight is not None:
-            raise MeshError("class_weight is for one class per sample, and y is a matrix of labels; use sample_weight")
-        if several and first:
-            self.classes_ = np.arange(y.shape[1])
-        if several and y.shape[1] != len(self.classes_):
-            raise DataError(f"y has {y.shape[1]} labels, but it had {len(self.classes_)} before")
-        if several:
-            return y, sample_weight, y.shape[1]
-        classes = np.unique(y)
+        self._several, classes = several, np.arange(y.shape[1]) if several else np.unique(y)
         if first:
             self.classes_ = classes
         known = self.classes_.tolist()
+        if several and self.class_weight is not None:
+            raise MeshError("class_weight is for one class per sample, and y is a matrix of labels; use sample_weight")
+        if several and len(classes) != len(known):
+            raise DataError(f"y has {len(classes)} labels, but it had {len(known)} before")
+        if several:
+            return y, sample_weight, len(known)
         unknown = sorted(set(classes.tolist()) - set(known), key=str)
         if unknown:
             advice = "name all classes at the first partial_fit, or fit anew with warm_start=False"
@@ -197,7 +194,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         in columns, which are all there).
 
         The scaling of the features follows mean and spread of all samples so far; if `fit` came before, it stays that
-        of `fit`. Callbacks see every call; `structure` takes a call for an epoch.
+        of `fit`. Callbacks see every call.
         """
         if isinstance(self.class_weight, str):
             what = f"class_weight is {self.class_weight!r}, but partial_fit has not seen all samples"

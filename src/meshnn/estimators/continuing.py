@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshnn.arguments import switch
-from meshnn.errors import TrainingInterrupted
+from meshnn.errors import MeshError, TrainingInterrupted
 from meshnn.estimators.data import ArrayData, OutOfCoreData
-from meshnn.estimators.preprocessing import CheckedSamples
 from meshnn.estimators.scaling import Scaling
 from meshnn.storage import Tree
+from meshnn.tables.sources import RowBlock
 from meshnn.training import History, HistoryRow, Settings, Trainer
 from meshnn.training.callbacks import Checkpoint, Resumed, fingerprint
 from meshnn.training.reporting import print_row
-from meshnn.training.samples import InMemorySamples
-from meshnn.training.solvers import SOLVERS, Choice, SolverRun, candidates
-from meshnn.training.structure.runtime import Structure, as_policies
+from meshnn.training.solvers import SOLVERS, Choice, candidates
 
 if TYPE_CHECKING:
     from meshnn.estimators.base import BaseMesh
@@ -71,7 +69,7 @@ def describe_run(model: BaseMesh, data: ArrayData | OutOfCoreData, again: bool) 
     arrays, texts = data.described()
     arrays["weights"] = model.mesh_.weights if again else None
     if data.held_out is not None:
-        arrays |= {"X_val": data.held_out.X, "y_val": data.held_out.targets}
+        arrays |= {"X_val": data.held_out.X, "y_val": data.held_out.y}
     run = fingerprint(named, arrays) | texts
     if again and hasattr(model, "_under_way"):
         run["weights"] = model._under_way  # an interrupted run goes on, whatever its weights are now
@@ -106,7 +104,9 @@ def go_on(
 
 
 def streams(estimator: Any) -> bool:
-    """Return whether the solver can learn from samples a few at a time."""
+    """Return whether the estimator can learn from samples a few at a time."""
+    if not estimator._out_of_core:
+        raise AttributeError("sequences are learned whole, by fit; there is no partial_fit")
     asked = candidates(estimator.solver)
     if not any(solver.streams for solver in asked):
         able = ", ".join(f'"{kind.name}"' for kind in SOLVERS if kind.streams)
@@ -118,15 +118,17 @@ def pass_over(model: BaseMesh, X: Any, y: Any, sample_weight: Any, **attributes:
     """Go once through some samples, at a constant rate; the solver's memory is kept from call to call."""
     with model._unchanged_if_refused():
         model.__dict__.update(attributes)
-        _learn(model, X, y, sample_weight)
-    row = model.history_[-1]
+        row = _learn(model, X, y, sample_weight)
     if model._verbosity() > 1:
         print_row(row)
     for callback in model._callbacks():
         callback.on_epoch_end(row, model.mesh_)
 
 
-def _learn(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> None:
+def _learn(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> HistoryRow:
+    """Take one epoch and append a row to the history, which is returned."""
+    if model.structure is not None:
+        raise MeshError("partial_fit cannot change the graph; set structure=None, or use fit")
     settings, first = model._settings(), not hasattr(model, "mesh_")
     found, part, n_outputs = model._checked(X, y, sample_weight, None if first else model.preprocessing_, False)
     solver: Any = next(each for each in settings.candidates if each.streams)
@@ -140,7 +142,7 @@ def _learn(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> None:
         builder.resolve(found.width, n_outputs)
         found = found.scaled(part, model._loss, model.standardize, builder.output_activation)
         model._build(builder, found, part.X.shape[0], n_outputs, int(seeds[0]), stream=True)
-        model._stream_seed, model._solver_state = int(seeds[1]), None
+        model._stream_seed, model._solver_state, model._stream_weight = int(seeds[1]), None, 0.0
         model.history_, model.n_iter_, model.best_restart_ = History(), 0, 0
     else:
         model._continue(builder, found.width, n_outputs)
@@ -149,36 +151,22 @@ def _learn(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> None:
     run = solver.start(model.mesh_, samples, settings, np.random.default_rng(model._stream_seed))
     if model._solver_state is not None and model.solver_ == solver.name:  # another solver's memory means something else
         run.recall(model._solver_state)
-    model.solver_, model.solver_reason_ = solver.name, "partial_fit takes first-order steps"
     model._forget_conclusions("partial_fit has not seen all samples; use fit")
-    _advance(model, run, samples)
-
-
-def _advance(model: BaseMesh, solver: SolverRun, samples: InMemorySamples) -> None:
-    """Take one epoch and append a row to the history."""
     began = time.perf_counter()
-    spent = model.history_[-1].seconds if len(model.history_) else 0.0
-    progress = solver.advance(1)
-    note = "; ".join([*[progress.note] * bool(progress.note), *_edit(model, solver, samples, progress.loss)])
-    model._solver_state = solver.memory()
-    model.l2_, model._l2_found = solver.l2, isinstance(model.l2, str)
+    progress = run.advance(1)
+    model.solver_, model.solver_reason_ = solver.name, "partial_fit takes first-order steps"
+    model._solver_state, model.l2_, model._l2_found = run.memory(), run.l2, isinstance(model.l2, str)
     model.n_iter_ += 1
-    row = HistoryRow(
-        epoch=model.n_iter_,
-        loss=progress.loss,
-        validation=math.nan,
-        accuracy=samples.accuracy(progress.correct) if model._loss.classifies else math.nan,
-        gradient_norm=progress.gradient_norm,
-        learning_rate=progress.rate,
-        seconds=spent + time.perf_counter() - began,
-        edges=model.mesh_.topology.n_edges,
-        restart=model.best_restart_,
-        note=note,
-    )
+    spent = model.history_[-1].seconds if len(model.history_) else 0.0
+    accuracy = samples.accuracy(progress.correct) if model._loss.classifies else math.nan
+    measured = (math.nan, accuracy, progress.gradient_norm, progress.rate, spent + time.perf_counter() - began)
+    edges, restart = model.mesh_.topology.n_edges, model.best_restart_
+    row = HistoryRow(model.n_iter_, progress.loss, *measured, edges, restart, progress.note)
     model.history_.append(row)
+    return row
 
 
-def _adapt_scaling(model: BaseMesh, part: CheckedSamples, first: bool) -> None:
+def _adapt_scaling(model: BaseMesh, part: RowBlock, first: bool) -> None:
     """Let the scaling follow the samples of a stream: it is that of all samples so far; that of a `fit` stays.
 
     The weights stay, so the function of the net moves with the scaling, by less and less. Changing the weights so that
@@ -192,23 +180,3 @@ def _adapt_scaling(model: BaseMesh, part: CheckedSamples, first: bool) -> None:
         joined = model.preprocessing_.scaling.joined(more, weight / (model._stream_weight + weight))
         model.preprocessing_ = replace(model.preprocessing_, scaling=joined)
     model._stream_weight += weight
-
-
-def _edit(model: BaseMesh, solver: SolverRun, samples: InMemorySamples, loss: float) -> list[str]:
-    """Let policies change the graph, a call being an epoch; return what was done."""
-    policies = as_policies(model.structure)
-    if not policies:
-        return []
-    structure = model.__dict__.get("_structure")
-    if structure is None or structure.policies != policies:
-        lineage = getattr(model.mesh_, "lineage_", None)
-        rng = np.random.default_rng([model._stream_seed, 5])
-        structure = model._structure = Structure(policies, model.mesh_, samples, 1, rng)
-        if lineage is not None:  # that of `fit` continues
-            structure.lineage = model.mesh_.lineage_ = lineage
-    structure.samples, structure.max_epochs = samples, model._settings().epochs_of(samples.count, by_steps=False)
-    change, notes = structure.edit(model.n_iter_ + 1, loss)
-    if change is not None:
-        solver.rewire(change)
-    del structure.samples
-    return notes

@@ -13,7 +13,7 @@ import numpy as np
 from meshnn.arguments import switch
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
-from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing, is_dask
+from meshnn.estimators.preprocessing import Preprocessing, is_dask
 from meshnn.estimators.scaling import Scaling
 from meshnn.export.ranges import Ranges
 from meshnn.losses.moments import is_constant
@@ -22,6 +22,7 @@ from meshnn.progress import reading
 from meshnn.tables import sources
 from meshnn.tables.encoder import Column, Encoder
 from meshnn.tables.holdout import HoldoutSplit
+from meshnn.tables.sources import RowBlock
 from meshnn.training.dataset import Dataset
 from meshnn.training.row_transform import RowTransform
 from meshnn.training.samples import Samples
@@ -36,12 +37,12 @@ class ArrayData:
     """Samples in memory, as `fit` was given them; `known` is the preprocessing that a warm start continues with."""
 
     batch: int | None = None  # best batch size, if the data decide it
-    held_out: CheckedSamples | None = None  # samples in memory to validate with
+    held_out: RowBlock | None = None  # samples in memory to validate with
 
     def __init__(self, model: Any, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None) -> None:
         self._model, self._given, self._new = model, X, known is None
         self.preprocessing, self.samples, self.n_outputs = model._checked(X, y, sample_weight, known, known is None)
-        self.target_shape = self.samples.targets.shape[1:]
+        self.target_shape = self.samples.y.shape[1:]
 
     @property
     def longest(self) -> int:
@@ -57,11 +58,11 @@ class ArrayData:
 
     def described(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return arrays and texts that identify these data."""
-        return {"X": self.samples.X, "y": self.samples.targets, "sample_weight": self.samples.weight}, {}
+        return {"X": self.samples.X, "y": self.samples.y, "sample_weight": self.samples.weight}, {}
 
     def hold_out(self, share: float, seed: int) -> None:
         """Hold out a share of the samples, at least one; one must be left."""
-        targets, weight, n = self.samples.targets, self.samples.weight, len(self.samples.targets)
+        targets, weight, n = self.samples.y, self.samples.weight, len(self.samples.y)
         if n < 2:
             raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
         labels = targets if isinstance(targets, np.ndarray) and targets.ndim == 1 else None
@@ -103,7 +104,7 @@ class OutOfCoreData:
 
     longest = 0
     target_shape: tuple[int, ...]  # of one sample
-    held_out: CheckedSamples | None = None  # given by the user, in memory
+    held_out: RowBlock | None = None  # given by the user, in memory
     _class_index: Array | None = None
     _class_weight: Array | None = None
 
@@ -176,11 +177,9 @@ def open_data(model: Any, X: Any, y: Any, sample_weight: Any, again: bool) -> It
     """Open what `fit` was given, as long as it is needed; `again` if a warm start continues an earlier fit."""
     if callable(X):
         raise DataError(f"X is the function {getattr(X, '__name__', X)!s}; pass the blocks that it gives")
-    if not is_out_of_core(X) or (isinstance(X, np.ndarray) and not model._out_of_core):
+    if not model._out_of_core or not is_out_of_core(X):
         yield ArrayData(model, X, y, sample_weight, model.preprocessing_ if again else None)
         return
-    if not model._out_of_core:
-        raise DataError(f"X must be a list of arrays: {type(model).__name__} learns from sequences in memory")
     if again:
         raise MeshError("warm_start is for samples in memory; set warm_start=False, or fit with a checkpoint")
     if isinstance(X, Dataset):

@@ -39,24 +39,27 @@ class Outputs(Exports):
         """Number of columns of X."""
         return self.preprocessing_.n_features
 
+    def _fact(self, name: str, missing: str) -> Any:
+        """Return a fact of the preprocessing; an AttributeError if X had none."""
+        found = getattr(self.preprocessing_, name)
+        if found is None:
+            raise AttributeError(missing)
+        return found
+
     @property
     def feature_names_in_(self) -> Array:
         """Names of the columns of X, if they have names."""
-        if self.preprocessing_.names is None:
-            raise AttributeError("feature_names_in_: the columns of X had no names")
-        return np.array(self.preprocessing_.names, object)
+        return np.array(self._fact("names", "feature_names_in_: the columns of X had no names"), object)
 
     @property
     def encoder_(self) -> Any:
         """How a table becomes features, if X was one."""
-        if self.preprocessing_.encoder is None:
-            raise AttributeError("encoder_: X was not a table")
-        return self.preprocessing_.encoder
+        return self._fact("encoder", "encoder_: X was not a table")
 
     @property
     def reading_(self) -> Any:
         """How the net is read in time, if X was sequences."""
-        return self.preprocessing_.reading  # type: ignore[attr-defined]  # rows have none
+        return self._fact("reading", "reading_: X was not sequences")
 
     def _learner(self) -> Any:
         """Return a stream that continues from what training has found."""
@@ -100,11 +103,9 @@ class Outputs(Exports):
     def _encoded_samples(self, X: Any) -> Any:
         """Return the features of a DataFrame; arrays are taken to be encoded."""
         p = self.preprocessing_
-        return p.features(X, type(self).__name__) if is_frame(X) and p.timing is None else X
+        return p.features(X, type(self).__name__) if is_frame(X) and p.reading is None else X
 
     def _tuned(self, quantiser: Any, net: Any, X: Array) -> Any:
-        if quantiser.blueprint.timing is not None:
-            return net
         from meshnn.estimators.tuning import tuned
 
         return tuned(self.mesh_, quantiser, net, X, self.preprocessing_.inputs(X))
@@ -218,7 +219,7 @@ class FittedModel:
 
     def _features(self, X: Any) -> Any:
         p = self.preprocessing_
-        return p.features(X, type(self).__name__) if is_frame(X) or p.timing is not None else X
+        return p.features(X, type(self).__name__) if is_frame(X) or p.reading is not None else X
 
 
 class FittedClassifier(FittedModel, ClassOutputs):

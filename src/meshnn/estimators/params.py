@@ -111,9 +111,7 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
 
     def _seed(self) -> int:
         """Return the number that all randomness of a fit is derived from."""
-        state = self.random_state
-        if state is None:
-            return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+        state = np.random.default_rng() if self.random_state is None else self.random_state
         if isinstance(state, np.random.Generator):
             return int(state.integers(2**63))
         if isinstance(state, np.random.RandomState) or state is np.random:

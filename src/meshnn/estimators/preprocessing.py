@@ -5,34 +5,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from meshnn.arguments import switch
+from meshnn.arguments import switch, whole_number
 from meshnn.arrays import Array
 from meshnn.checks import all_finite
-from meshnn.errors import DataError
-from meshnn.estimators.scaling import Rotation, Scaling, check_dense_fits, is_sparse, row_blocks
-from meshnn.export.blueprint import Blueprint, input_columns
+from meshnn.errors import DataError, FileError
+from meshnn.estimators.scaling import Rotation, Scaling, is_sparse, row_blocks
+from meshnn.export.blueprint import Blueprint, SequenceTiming, input_columns
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
-from meshnn.tables.encoder import Column, Encoder, as_table
-from meshnn.tables.names import check_names, shown
+from meshnn.tables.encoder import Encoder, as_table
+from meshnn.tables.names import shown
+from meshnn.tables.sources import RowBlock
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemorySamples
-
-
-class CheckedSamples(NamedTuple):
-    """Checked samples: features before scaling, targets, and weights, if they differ."""
-
-    X: Any
-    targets: Any
-    weight: Array | None
-
-    def take(self, rows: Array) -> CheckedSamples:
-        """Return some of the samples."""
-        return CheckedSamples(self.X[rows], self.targets[rows], None if self.weight is None else self.weight[rows])
 
 
 def is_frame(X: Any) -> bool:
@@ -57,9 +46,9 @@ class Preprocessing:
     encoder: Encoder | None = None  # of DataFrames, and of tables of the command line
     scaling: Scaling = Scaling(*[np.zeros(0)] * 4)  # noqa: RUF009  # immutable; before one is learned
     rotation: Rotation | None = None  # while a net learns from a table that is wider than long
+    reading: SequenceTiming | None = None  # of sequences, when outputs are read
 
     kind: ClassVar[str] = ""  # in front of the kind of model in a file
-    timing: ClassVar[Any] = None  # of sequences, see `Blueprint`
 
     @classmethod
     def learn(
@@ -74,9 +63,7 @@ class Preprocessing:
             return cls(features.shape[1]), features
         table = as_table(X)
         part = table if rows is None else table.take(rows)
-        encoder = _keeping_all_columns(part) if stream else None
-        if encoder is None:
-            encoder = Encoder.learn(part, None, impute=True, max_categories=max_categories)
+        encoder = Encoder.learn(part, impute=True, max_categories=max_categories, keep_constant=stream)
         if rows is None:
             _warn(note for name, note in encoder.notes.items() if name not in encoder.left_out)
         names = list(getattr(X, "column_names", X.columns))
@@ -84,9 +71,7 @@ class Preprocessing:
         found = cls(len(table.column_names), texts, encoder)
         return found, found._encode(table)
 
-    def scaled(
-        self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str, rotate: bool = False
-    ) -> Self:
+    def scaled(self, samples: RowBlock, loss: Loss, standardize: bool, activation: str, rotate: bool = False) -> Self:
         """Return the preprocessing with a scaling learned from training samples.
 
         It may `rotate` the inputs if there are many more columns than samples that count.
@@ -101,14 +86,10 @@ class Preprocessing:
         """Return checked features of rows to predict or to continue learning from."""
         if self.accepts(X):
             return X
-        if is_frame(X):
-            if self.encoder is not None:
-                return self._encode(as_table(X))
-            if self.names is not None:
-                check_names([str(name) for name in X.columns], self.names, why=", which the model was trained with")
-                X = X[list(self.names)] if hasattr(X, "iloc") else X.select(list(self.names))
-        elif self.names is not None:
-            if self.encoder is not None and self.encoder.text_columns:
+        if self.encoder is not None and is_frame(X):
+            return self._encode(as_table(X))
+        if self.encoder is not None and self.names is not None:
+            if self.encoder.text_columns:
                 columns = ", ".join(map(shown, self.names[:20]))
                 raise DataError(f"the model was fitted to a DataFrame with text; pass one with the columns {columns}")
             _warn([f"X does not have valid feature names, but {model} was fitted with feature names"])
@@ -122,7 +103,7 @@ class Preprocessing:
         """Return whether X can be used as it is: scikit-learn's checks take ten times as long as predicting a row."""
         if type(X) is not np.ndarray or X.dtype not in (np.float64, np.float32) or X.ndim != 2 or len(X) == 0:
             return False
-        return self.names is None and self.encoder is None and X.shape[1] == self.n_features and all_finite(X)
+        return self.encoder is None and X.shape[1] == self.n_features and all_finite(X)
 
     @property
     def width(self) -> int:
@@ -153,9 +134,9 @@ class Preprocessing:
         found = self.scaling.inputs(features, dtype)
         return found if self.rotation is None else self.rotation.inputs(found)
 
-    def dataset(self, mesh: Mesh, samples: CheckedSamples, loss: Loss) -> InMemorySamples:
+    def dataset(self, mesh: Mesh, samples: RowBlock, loss: Loss) -> InMemorySamples:
         """Return the samples as the trainer takes them."""
-        targets = self.scaling.targets(samples.targets)
+        targets = self.scaling.targets(samples.y)
         return as_samples(mesh, self.inputs(samples.X, mesh.dtype), targets, loss.name, samples.weight)
 
     def outputs(self, mesh: Mesh, features: Any, n_jobs: int | None) -> Array:
@@ -176,7 +157,7 @@ class Preprocessing:
         x_mean, x_scale = (None, None) if plain else (s.x_mean, s.x_scale)
         columns, names = () if self.encoder is None else input_columns(self.encoder), self.feature_names
         found = mesh.blueprint()
-        return replace(found, x_mean=x_mean, x_scale=x_scale, features=names, columns=columns, timing=self.timing)
+        return replace(found, x_mean=x_mean, x_scale=x_scale, features=names, columns=columns, timing=self.reading)
 
     def to_tree(self) -> dict[str, Any]:
         """Return plain values and arrays for a file."""
@@ -187,32 +168,27 @@ class Preprocessing:
             tree["encoder"] = self.encoder.to_tree()
         return tree
 
+    @classmethod
+    def from_tree(cls, tree: Any, sizes: dict[str, int]) -> Self:
+        """Return the preprocessing that a file holds, for a net of these numbers of `inputs` and `targets`."""
+        names = tuple(map(str, tree["names"])) if "names" in tree else None
+        encoder = Encoder.from_tree(tree["encoder"]) if "encoder" in tree else None
+        found = cls(whole_number("n_features", tree["n_features"]), names, encoder)
+        if found.width != sizes["inputs"]:
+            raise FileError(f"it has {found.width} features, its net {sizes['inputs']} inputs")
+        if names is not None:
+            columns = [] if encoder is None else [*(column.name for column in encoder.columns), *encoder.left_out]
+            if sorted(columns) != sorted(names) or len(names) != found.n_features:
+                raise FileError("the columns of its encoder are not those of the table it learned from")
+        return replace(found, scaling=Scaling.from_tree(tree["scaling"], sizes))
+
 
 def _numbers(X: Any, model: str) -> Any:
     """Return features as scikit-learn checks them: finite float64, dense or csr."""
     from sklearn.utils.validation import check_array
 
     # in C order, so that sums have the same bits whatever the order was
-    found = check_array(X, dtype=np.float64, order="C", accept_sparse="csr", estimator=model, input_name="X")
-    check_dense_fits(found)
-    return found
-
-
-def _keeping_all_columns(table: Any) -> Encoder | None:
-    """Return an encoder that keeps constant columns too, as in an array; None if there is text or a gap."""
-    from pyarrow import types
-
-    columns = []
-    for name, values in zip(table.column_names, table.columns, strict=True):
-        boolean = types.is_boolean(values.type)
-        if not (boolean or types.is_integer(values.type) or types.is_floating(values.type)):
-            return None
-        cells = values.cast("float64", safe=False).to_numpy()
-        if np.isnan(cells).any():
-            return None
-        middle = float(2 * np.median(cells / 2)) if len(cells) else 0.0  # the sum of two large numbers may be infinite
-        columns.append(Column(name, "boolean" if boolean else "numeric", fill=middle > 0.5 if boolean else middle))
-    return Encoder(tuple(columns), True, {})
+    return check_array(X, dtype=np.float64, order="C", accept_sparse="csr", estimator=model, input_name="X")
 
 
 def _warn(notes: Iterable[str]) -> None:

@@ -89,7 +89,7 @@ class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
 
         The scaling of features and targets follows mean and spread of all samples so far (targets of "huber" keep the
         median and the spread of the first call); if `fit` came before, it stays that of `fit`. Callbacks see every
-        call; `structure` takes a call for an epoch.
+        call.
         """
         pass_over(self, X, y, sample_weight)
         return self

@@ -8,19 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from meshnn.arrays import Array, FloatArray
 from meshnn.checks import all_finite
 from meshnn.codes import RANGES
-from meshnn.errors import DataError
+from meshnn.errors import DataError, FileError
 from meshnn.losses import Loss
 from meshnn.losses.moments import is_constant, mean_and_spread
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.topology import Topology
+from meshnn.training.state import Interval, Vector, from_tree
 
 
 def is_sparse(X: Any) -> bool:
@@ -28,12 +29,11 @@ def is_sparse(X: Any) -> bool:
     return hasattr(X, "tocsr")
 
 
-def check_dense_fits(X: Any, dtype: Any = np.float32) -> None:
+def _check_dense_fits(X: Any, dtype: Any = np.float32) -> None:
     """Refuse a sparse matrix that would not fit in memory as a dense one."""
-    if is_sparse(X):
-        what = f"a sparse X of {X.shape[0]:,} x {X.shape[1]:,} as a dense array"
-        advice = "take fewer samples at a time (partial_fit), or fewer features"
-        check_fits(float(np.dtype(dtype).itemsize) * X.shape[0] * X.shape[1], what, advice)
+    what = f"a sparse X of {X.shape[0]:,} x {X.shape[1]:,} as a dense array"
+    advice = "take fewer samples at a time (partial_fit), or fewer features"
+    check_fits(float(np.dtype(dtype).itemsize) * X.shape[0] * X.shape[1], what, advice)
 
 
 def row_blocks(n_rows: int, width: int, block: int = 2**21) -> Iterator[slice]:
@@ -51,28 +51,39 @@ def moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
     return np.concatenate([mean for mean, _ in found]), np.concatenate([scale for _, scale in found])
 
 
+def _rows(values: Any, weight: Array | None) -> tuple[Any, Array | None]:
+    """Return rows and their weights; of sequences all steps, with the weights of the sequences."""
+    return (values.data, values.per_row(weight)) if hasattr(values, "per_row") else (values, weight)
+
+
+Spread = Interval(float(np.nextafter(0.0, 1.0)), math.inf, "[)")
+
+
 @dataclass(frozen=True)
 class Scaling:
     """What is subtracted from features and targets, and what they are divided by."""
 
-    x_mean: Array
-    x_scale: Array
-    y_mean: Array
-    y_scale: Array
+    x_mean: Annotated[Array, Vector("inputs", "float64")]
+    x_scale: Annotated[Array, Vector("inputs", "float64", Spread)]
+    y_mean: Annotated[Array, Vector("targets", "float64")]
+    y_scale: Annotated[Array, Vector("targets", "float64", Spread)]
     #: Columns that have been constant so far, whose scale is 1 for lack of a better one; None if that is not known.
-    x_constant: Array | None = None
-    y_constant: Array | None = None
+    x_constant: Any = None
+    y_constant: Any = None
 
     @classmethod
     def learn(
         cls, X: Any, targets: Array, weight: Array | None, wanted: bool, loss: Loss, activation: str = "identity"
     ) -> Scaling:
-        """Learn from training samples; unless `wanted`, nothing is scaled."""
+        """Learn from training samples (of sequences from all steps); unless `wanted`, nothing is scaled."""
+        (X, x_weight), (targets, weight) = _rows(X, weight), _rows(targets, weight)
+        if is_sparse(X):
+            _check_dense_fits(X)
         n_outputs = targets.shape[1] if targets.ndim == 2 else 1
         x_mean, x_scale, x_constant = np.zeros(X.shape[1]), np.ones(X.shape[1]), None
         y, y_constant = (np.zeros(n_outputs), np.ones(n_outputs)), None
         if wanted:
-            x_mean, spread = moments(X, weight)
+            x_mean, spread = moments(X, x_weight)
             x_constant = spread == 0.0
             x_scale = np.where(x_constant, 1.0, spread)
             y = loss.scaling(targets, weight)
@@ -81,6 +92,16 @@ class Scaling:
             y = _within_range(activation, targets if weight is None else targets[weight > 0], y, wanted)
             y_constant = None  # no moments: further samples do not change it
         return cls(x_mean, x_scale, y[0], y[1], x_constant, y_constant)
+
+    @classmethod
+    def from_tree(cls, tree: Any, sizes: dict[str, int]) -> Scaling:
+        """Return a scaling that a file holds, for a net of these numbers of `inputs` and `targets`."""
+        found = from_tree(cls, tree, sizes, "scaling")
+        for name, size in (("x_constant", sizes["inputs"]), ("y_constant", sizes["targets"])):
+            flags = getattr(found, name)
+            if flags is not None and (flags.dtype != np.bool_ or flags.shape != (size,)):
+                raise FileError(f"its {name} does not say which of {size} columns were constant")
+        return found
 
     def joined(self, more: Scaling, share: float) -> Scaling:
         """Return the scaling of all samples, of which those of `more` are a share."""
@@ -92,7 +113,7 @@ class Scaling:
         """Return scaled features; a sparse matrix becomes a dense array of this dtype."""
         if not is_sparse(X):
             return _scaled(X, self.x_mean, self.x_scale)
-        check_dense_fits(X, dtype)
+        _check_dense_fits(X, dtype)
         found = np.empty(X.shape, dtype)
         for part in row_blocks(*X.shape):
             with np.errstate(over="ignore"):  # infinite inputs are refused later, by name

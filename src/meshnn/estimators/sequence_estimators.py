@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
@@ -16,13 +16,12 @@ from meshnn.errors import MeshError
 from meshnn.estimators.base import BaseMesh
 from meshnn.estimators.builder import NetBuilder
 from meshnn.estimators.classifier import MeshClassifier
-from meshnn.estimators.preprocessing import CheckedSamples
 from meshnn.estimators.regressor import MeshRegressor
 from meshnn.estimators.sequences import Ragged, Reading, SequencePreprocessing, as_step_targets
 from meshnn.mesh import Mesh
+from meshnn.tables.sources import RowBlock
 from meshnn.topology import Topology
 from meshnn.topology.reach import NEVER, birth_ticks
-from meshnn.training import Trainer
 from meshnn.training.solvers import Choice
 from meshnn.training.structure.runtime import as_policies
 
@@ -33,16 +32,15 @@ def recurrent(kind: Any, hidden: Any, n_inputs: int, n_outputs: int) -> Topology
     In a "chain" every neuron reads the inputs, itself and the one before it: a delay line that learns. "columns" have
     no links, and in a "mesh" every pair of neurons is connected.
     """
-    kind = known("mesh", "chain" if kind is None else kind, SequenceBuilder.named_graphs)
+    kind = known("mesh", kind or "chain", SequenceBuilder.named_graphs)
 
     def make(n_hidden: int) -> Topology:
         if kind == "mesh":
             return Topology.mesh(n_inputs, n_hidden, n_outputs, self_loops=True)
         layers = Topology.layered([n_inputs, n_hidden, n_outputs])
         hidden = np.arange(layers.n_neurons)[layers.hidden]
-        edges = [*zip(layers.src, layers.dst, strict=True), *zip(hidden, hidden, strict=True)]
-        if kind == "chain":
-            edges += pairwise(hidden)
+        links = pairwise(hidden) if kind == "chain" else ()
+        edges = [*zip(layers.src, layers.dst, strict=True), *zip(hidden, hidden, strict=True), *links]
         return Topology(n_inputs, n_hidden, n_outputs, edges)
 
     if isinstance(hidden, str) and hidden == "auto":
@@ -103,7 +101,7 @@ class SequenceBuilder(NetBuilder):
         p, causal = self.params, self.params.readout == "all"
         # a graph that changes may get an edge from an input to an output, which would see the future
         late = 0 if causal and as_policies(p.structure) else delay(topology, causal)
-        self.reading = Reading.of(p.readout, 1 if p.ticks is None else p.ticks, late)
+        self.reading = Reading.of(1 if p.ticks is None else p.ticks, late, p.readout)
         return int(self.reading.ticks(self.longest))
 
 
@@ -115,11 +113,6 @@ class SequenceMixin(BaseMesh):
     _builder_type = SequenceBuilder
     _out_of_core = False
 
-    @property
-    def partial_fit(self) -> Any:
-        """There is none: a net on an endless stream is another estimator."""
-        raise AttributeError("sequences are learned whole, by fit; there is no partial_fit")
-
     def _checked_y(self, y: Any, X: Ragged) -> Any:
         if known("readout", self.readout, ("last", "mean", "all")) == "all":
             return Ragged(super()._checked_y(as_step_targets(y, X), X), X.offsets)
@@ -128,27 +121,19 @@ class SequenceMixin(BaseMesh):
     def _targets(self, y: Any, sample_weight: Array | None, first: bool) -> tuple[Any, Array | None, int]:
         if not isinstance(y, Ragged):
             return super()._targets(y, sample_weight, first)
-        rows = y.per_row(sample_weight)
-        targets, weight, n_outputs = super()._targets(y.data, rows, first)
-        own = None if weight is None or weight is rows else weight  # weights of classes are weights of steps
-        if own is not None and rows is not None:
-            own = np.divide(own, rows, out=np.zeros_like(own), where=rows > 0)
-        return Ragged(targets, y.offsets, own), sample_weight, n_outputs
+        targets, weight, n_outputs = super()._targets(y.data, y.per_row(sample_weight), first)
+        return Ragged(targets, y.offsets, weight), sample_weight, n_outputs  # weights of classes are those of steps
 
     def _answers(self, targets: Any) -> Any:
-        if isinstance(targets, Ragged):
-            return list(targets.like(super()._answers(targets.data)))
-        return super()._answers(targets)
+        stepwise = isinstance(targets, Ragged)
+        return list(targets.like(super()._answers(targets.data))) if stepwise else super()._answers(targets)
 
-    def _scorer(self, held_out: CheckedSamples | None) -> Callable[[], float] | None:
-        scoring = self._stopping().scoring
-        if held_out is not None and isinstance(held_out.targets, Ragged) and isinstance(scoring, str):
+    def _scorer(self, held_out: RowBlock | None) -> Callable[[], float] | None:
+        scoring, targets = self._stopping().scoring, None if held_out is None else cast("Any", held_out.y)
+        if isinstance(targets, Ragged) and isinstance(scoring, str):
             what = 'with readout="all" scoring must be a function of (estimator, X, y)'
             raise MeshError(f"{what}, got {scoring!r}; use for example lambda e, X, y: e.score(X, y)")
         return super()._scorer(held_out)
-
-    def _finalize(self, trainer: Trainer) -> None:
-        self._laplace = "it is not known for sequences"
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of a classifier, R² of a regressor; with readout="all" over all steps."""

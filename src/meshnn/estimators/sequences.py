@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from meshnn.arguments import known, switch, whole_number
+from meshnn.arguments import known, whole_number
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.checks import numbers
 from meshnn.errors import DataError
-from meshnn.estimators.preprocessing import CheckedSamples, Preprocessing
-from meshnn.estimators.scaling import Scaling, moments
+from meshnn.estimators.preprocessing import Preprocessing
 from meshnn.export.blueprint import SequenceTiming
 from meshnn.losses import Loss
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.net import MOST_TICKS
+from meshnn.tables.sources import RowBlock
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemorySamples
 
@@ -33,7 +33,7 @@ class Ragged:
 
     data: Array  # (n_rows, ...)
     offsets: IntArray  # (n_samples + 1,) where the rows of each sample begin
-    weight: FloatArray | None = None  # (n_rows,), if not all rows count the same
+    weight: FloatArray | None = None  # (n_rows,), if not all rows count the same; includes that of their sample
 
     @property
     def lengths(self) -> IntArray:
@@ -70,8 +70,7 @@ class Ragged:
 
     def per_row(self, weight: Array | None) -> FloatArray | None:
         """Return weights of samples as weights of rows."""
-        rows = None if weight is None else np.repeat(weight, self.lengths)
-        return rows if self.weight is None else self.weight * (1.0 if rows is None else rows)
+        return np.repeat(weight, self.lengths) if self.weight is None and weight is not None else self.weight
 
 
 def as_sequences(X: Any, n_features: int | None = None) -> Ragged:
@@ -121,19 +120,15 @@ def _listed(name: str, value: Any) -> list[Any]:
     return list(value)
 
 
-class Reading(NamedTuple):
+class Reading(SequenceTiming):
     """How a net is read in time; fixed when it is built."""
 
-    readout: str  # after the "last" step, as the "mean" over all steps, or after "all" steps
-    per_step: int  # ticks per step
-    delay: int  # ticks from the last one of a step to the one after which it is read
-
     @classmethod
-    def of(cls, readout: Any, per_step: Any, delay: Any) -> Reading:
+    def of(cls, per_step: Any, delay: Any, readout: Any) -> Reading:
         """Check values that may come from anywhere."""
         ticks = whole_number("ticks", per_step, most=MOST_TICKS)
         late = whole_number("delay", delay, least=0, most=MOST_TICKS)
-        return cls(known("readout", readout, ("last", "mean", "all")), ticks, late)
+        return cls(ticks, late, known("readout", readout, ("last", "mean", "all")))
 
     def ticks(self, steps: Any) -> Any:
         """Return the ticks of a sequence of this many steps, or of several."""
@@ -162,14 +157,9 @@ def padded(X: Ragged, ticks: int, per_step: int, dtype: Any = np.float64) -> Arr
 class SequencePreprocessing(Preprocessing):
     """How sequences become inputs per tick. Features are scaled by mean and spread of all steps."""
 
-    reading: Reading = Reading("last", 1, 0)  # noqa: RUF009  # immutable
+    reading: Reading = Reading(1, 0, "last")  # noqa: RUF009  # immutable
 
     kind: ClassVar[str] = "sequence "
-
-    @property
-    def timing(self) -> SequenceTiming:
-        """The reading as exports take it."""
-        return SequenceTiming(self.reading.per_step, self.reading.delay, self.reading.readout)
 
     @classmethod
     def learn(cls, X: Any, *options: Any, **rows: Any) -> tuple[Self, Any]:
@@ -181,21 +171,10 @@ class SequencePreprocessing(Preprocessing):
         """Return checked sequences."""
         return as_sequences(X, self.n_features)
 
-    def scaled(
-        self, samples: CheckedSamples, loss: Loss, standardize: bool, activation: str, rotate: bool = False
-    ) -> Self:
-        """Return the preprocessing with a scaling learned from all steps of the training sequences."""
-        wanted, (X, targets, weight) = switch("standardize", standardize), samples
-        steps = isinstance(targets, Ragged)
-        values, counts = (targets.data, targets.per_row(weight)) if steps else (targets, weight)
-        found = Scaling.learn(np.zeros((len(values), 1)), values, counts, wanted, loss, activation)
-        mean, spread = moments(X.data, X.per_row(weight)) if wanted else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
-        x_scale = np.where(spread == 0, 1.0, spread)
-        return replace(self, scaling=replace(found, x_mean=mean, x_scale=x_scale, x_constant=None))
-
-    def dataset(self, mesh: Mesh, samples: CheckedSamples, loss: Loss) -> InMemorySamples:
+    def dataset(self, mesh: Mesh, samples: RowBlock, loss: Loss) -> InMemorySamples:
         """Return the sequences as the trainer takes them, padded to the ticks of the mesh."""
-        X, targets, weight = samples
+        given: tuple[Any, Any, Array | None] = samples
+        X, targets, weight = given
         inputs = padded(X.like(self.scaling.inputs(X.data)), mesh.ticks, self.reading.per_step, mesh.dtype)
         at, whose = self.reading.read_at(X.lengths)
         if isinstance(targets, Ragged):
@@ -203,7 +182,7 @@ class SequencePreprocessing(Preprocessing):
             outputs = np.zeros((mesh.ticks, len(X), *rows.shape[1:]), rows.dtype)
             counts = np.zeros((mesh.ticks, len(X)))
             outputs[at, whose], counts[at, whose] = rows, 1.0 if targets.weight is None else targets.weight
-            return as_samples(mesh, inputs, outputs, loss.name, weight, loss_ticks=counts)
+            return as_samples(mesh, inputs, outputs, loss.name, loss_ticks=counts)
         readout = None
         if self.reading.readout == "mean" or (at < mesh.ticks - 1).any():
             readout = np.zeros((mesh.ticks, len(X)))
@@ -212,25 +191,20 @@ class SequencePreprocessing(Preprocessing):
 
     def outputs(self, mesh: Mesh, features: Ragged, n_jobs: int | None) -> Array:
         """Return what is read: (n_samples, n_outputs), or with readout="all" (n_rows, n_outputs)."""
-        inputs = features.like(self.scaling.inputs(features.data))
-        order = np.argsort(features.lengths, kind="stable")  # sequences of about the same length run together
-        width = mesh.topology.n_inputs + mesh.topology.n_outputs
-        found: dict[int, Array] = {}
-        begin = 0
-        while begin < len(order):  # as many at a time as keep inputs and outputs within 2**22 numbers
-            counts = np.arange(1, len(order) - begin + 1)
-            fits = self.reading.ticks(features.lengths[order[begin:]]) * width * counts <= 2**22
-            part = order[begin : begin + max(1, int(fits.sum()))]
-            found.update(zip(part.tolist(), self._read(mesh, inputs[part], n_jobs), strict=True))
-            begin += len(part)
-        parts = [found[k] for k in range(len(order))]
+        X = features.like(self.scaling.inputs(features.data))
+        order = np.argsort(X.lengths, kind="stable")  # sequences of about the same length run together
+        numbers = self.reading.ticks(X.lengths[order]) * (mesh.topology.n_inputs + mesh.topology.n_outputs)
+        read: list[Array] = []
+        while len(read) < len(order):  # as many at a time as keep inputs and outputs within 2**22 numbers
+            rest = numbers[len(read) :]
+            count = max(1, int((rest * np.arange(1, len(rest) + 1) <= 2**22).sum()))
+            read += self._read(mesh, X[order[len(read) : len(read) + count]], n_jobs)
+        parts = [read[k] for k in np.argsort(order)]
         return np.concatenate(parts) if self.reading.readout == "all" else np.stack(parts)
 
     def _read(self, mesh: Mesh, X: Ragged, n_jobs: int | None) -> list[Array]:
         """Return what is read of each of some scaled sequences."""
-        ticks = (
-            -(-self.reading.ticks(X.lengths.max()) // 8) * 8
-        )  # rounded up, as an engine is made for each number of ticks
+        ticks = -(-self.reading.ticks(X.lengths.max()) // 8) * 8  # rounded up: there is an engine per number of ticks
         inputs = padded(X, ticks, self.reading.per_step, mesh.dtype)
         read = mesh.forward(inputs, every_tick=True, n_jobs=n_jobs)[self.reading.read_at(X.lengths)]
         if self.reading.readout == "last":
@@ -251,3 +225,8 @@ class SequencePreprocessing(Preprocessing):
     def to_tree(self) -> dict[str, Any]:
         """Return plain values and arrays."""
         return super().to_tree() | {"reading": list(self.reading)}
+
+    @classmethod
+    def from_tree(cls, tree: Any, sizes: dict[str, int]) -> Self:
+        """Return the preprocessing that a file holds."""
+        return replace(super().from_tree(tree, sizes), reading=Reading.of(*tree["reading"]))

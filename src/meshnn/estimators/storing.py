@@ -5,30 +5,50 @@ from __future__ import annotations
 import math
 import platform
 import re
+from dataclasses import dataclass, fields
 from reprlib import repr as shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from meshnn.arguments import FROM_0, real_number, switch, whole_number
 from meshnn.arrays import Array
 from meshnn.checks import check_current_weights
 from meshnn.estimators.preprocessing import Preprocessing
-from meshnn.estimators.scaling import Scaling
-from meshnn.estimators.sequences import Reading, SequencePreprocessing
+from meshnn.estimators.sequences import SequencePreprocessing
 from meshnn.export.ranges import Ranges
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
 from meshnn.topology import Topology
-from meshnn.training import EarlyStopping, History
+from meshnn.training import EarlyStopping, History, state
 from meshnn.training.laplace import Laplace
 from meshnn.training.solvers import Solver, solver_named
-from meshnn.training.state import Options
 from meshnn.training.structure.runtime import graph_from_tree, graph_to_tree, structure_from_tree, structure_to_tree
 
 if TYPE_CHECKING:
     from meshnn.estimators.base import BaseMesh
+
+
+@dataclass
+class StreamState:
+    """What `partial_fit` and a warm start continue with."""
+
+    seed: state.Count
+    memory: dict[str, Any] | None
+    weight: state.FromZero
+
+
+@dataclass
+class ModelState:
+    """Facts about a fit; most are attributes of the estimator with an underscore at the end."""
+
+    n_iter: state.Count
+    l2: state.FromZero
+    best_restart: state.Count
+    solver: tuple[str, str]  # and the reason
+    stream: StreamState
+    importances: Annotated[Array, state.Vector("columns", "float64", state.Interval(0, math.inf, "[)"))] | None
+    target: str | None
 
 
 def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
@@ -41,12 +61,13 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
         mesh["weights"] = model.mesh_.weights_of(parameters)
     check_current_weights(mesh["weights"], graph.n_edges)
     given = model.get_params(deep=False)
-    made = model._made or graph if callable(model.mesh) else model.mesh  # instead of a callable, what it has made
+    if callable(model.mesh):
+        given["mesh"] = model._made or graph
     tree: Tree = {
         "kind": model.preprocessing_.kind + model._kind,
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("meshnn", "numpy", "scikit-learn")},
-        "parameters": {name: _plain(name, value, graph) for name, value in (given | {"mesh": made}).items()},
+        "parameters": {name: _plain(name, value, graph) for name, value in given.items()},
         "mesh": mesh,
         "preprocessing": model.preprocessing_.to_tree(),
         "n_iter": int(model.n_iter_),
@@ -78,7 +99,7 @@ def _plain(name: str, value: Any, graph: Topology) -> Any:
         return {"mesh": value.to_tree()}
     if isinstance(value, Topology):
         return {"topology": None if value == graph else graph_to_tree(value)}  # it may have changed while it learned
-    if isinstance(value, Options):
+    if isinstance(value, state.Options):
         kind = {"solver": value.name} if isinstance(value, Solver) else {}
         return kind | {"options": {key: _plain(key, each, graph) for key, each in value.get_params().items()}}
     if isinstance(value, dict):
@@ -104,8 +125,6 @@ def _scalar(what: str, value: Any) -> Any:
 def _labels(classes: Array) -> Any:
     if classes.dtype.kind in "biuf":
         return classes
-    if classes.dtype.kind not in "UO":
-        raise FileError(f"classes_ has dtype {classes.dtype}, which a .mesh file cannot hold; use numbers or strings")
     return {"dtype": classes.dtype.str, "values": [_scalar("classes_", label) for label in classes.tolist()]}
 
 
@@ -114,41 +133,39 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
 
     Parameters are only checked by the next `fit`, and unknown ones are left out.
     """
-    mesh, loss, stream = Mesh.from_tree(tree["mesh"]), loss_named(tree["loss"]), tree["stream"]
-    own = estimator.get_params(deep=False)
+    mesh, loss = Mesh.from_tree(tree["mesh"]), loss_named(tree["loss"])
+    graph, own = mesh.topology, estimator.get_params(deep=False)
     estimator.set_params(**{key: _read(key, value, mesh) for key, value in tree["parameters"].items() if key in own})
     if loss.classifies != (estimator._kind == "classifier"):
         raise FileError(f"its loss {loss.name} is not one of a {estimator._kind}")
-    estimator.mesh_, estimator.loss_ = mesh, loss.name
-    estimator.preprocessing_ = _read_preprocessing(tree, mesh, loss)
+    kind = SequencePreprocessing if str(tree["kind"]).startswith(SequencePreprocessing.kind) else Preprocessing
+    n_targets = 1 if loss.classifies and not loss.several else graph.n_outputs
+    preprocessing = kind.from_tree(tree["preprocessing"], {"inputs": graph.n_inputs, "targets": n_targets})
+    estimator.mesh_, estimator.loss_, estimator.preprocessing_ = mesh, loss.name, preprocessing
     if hasattr(estimator, "_builder_type"):
         estimator._built = estimator._builder_type(estimator, loss, None).identity()
-    estimator.l2_ = real_number("l2", tree["l2"], *FROM_0)
     estimator._l2_found = isinstance(tree["parameters"].get("l2"), str)
-    estimator.n_iter_ = whole_number("n_iter", tree["n_iter"], least=0)
-    estimator.best_restart_ = whole_number("best_restart", tree["best_restart"], least=0)
-    estimator.solver_, estimator.solver_reason_ = _texts("solver", tree["solver"], 2)
     estimator.history_ = History.from_tree(tree["history"])
-    if estimator._kind == "classifier":
-        estimator._several = loss.several
-        estimator.classes_ = _read_labels(tree["classes"], mesh.topology.n_outputs)
-    else:
-        estimator._flat, laplace = switch("flat", tree["flat"]), tree["laplace"]
-        if not isinstance(laplace, str):
-            laplace = Laplace.from_tree(laplace, mesh)
-        estimator._laplace = laplace
-        if estimator._flat and mesh.topology.n_outputs != 1:
-            raise FileError(f"it has one target, its net {mesh.topology.n_outputs} outputs")
-    if "importances" in tree:
-        count = estimator.preprocessing_.n_features
-        estimator.feature_importances_ = _numbers("importances", tree["importances"], count, least=0.0)
+    named = {field.name: tree.get(field.name) for field in fields(ModelState)}
+    found = state.from_tree(ModelState, named, {"columns": preprocessing.n_features})
+    estimator.n_iter_, estimator.l2_, estimator.best_restart_ = found.n_iter, found.l2, found.best_restart
+    estimator.solver_, estimator.solver_reason_ = found.solver
+    estimator._stream_seed, estimator._stream_weight = found.stream.seed, found.stream.weight
+    memory = found.stream.memory
+    estimator._solver_state = None if memory is None else solver_named(found.solver[0]).checked_memory(memory, mesh)
+    if found.importances is not None:
+        estimator.feature_importances_ = found.importances
+    if found.target is not None:
+        estimator.target_ = found.target
     if "ranges" in tree:
-        estimator._ranges = Ranges.from_tree(tree["ranges"], mesh.topology.n_inputs, mesh.topology.n_neurons)
-    if "target" in tree:
-        estimator.target_ = _texts("target", [tree["target"]], 1)[0]
-    estimator._stream_seed, memory = whole_number("seed", stream["seed"], least=0), stream["memory"]
-    estimator._stream_weight = real_number("weight", stream["weight"], *FROM_0)
-    estimator._solver_state = None if memory is None else solver_named(estimator.solver_).checked_memory(memory, mesh)
+        estimator._ranges = Ranges.from_tree(tree["ranges"], graph.n_inputs, graph.n_neurons)
+    if loss.classifies:
+        estimator._several, estimator.classes_ = loss.several, _read_labels(tree["classes"], graph.n_outputs)
+        return estimator
+    estimator._flat, laplace = tree["flat"], tree["laplace"]
+    if not isinstance(estimator._flat, bool) or (estimator._flat and graph.n_outputs != 1):
+        raise FileError(f"its net has {graph.n_outputs} outputs, but flat is {shorten(tree['flat'])}")
+    estimator._laplace = laplace if isinstance(laplace, str) else Laplace.from_tree(laplace, mesh)
     return estimator
 
 
@@ -170,59 +187,14 @@ def _read(name: str, value: Any, mesh: Mesh) -> Any:
     return EarlyStopping(**value["options"]) if "options" in value else dict(value["pairs"])
 
 
-def _read_preprocessing(tree: Tree, mesh: Mesh, loss: Any) -> Preprocessing:
-    from meshnn.tables.encoder import Encoder
-
-    stored, n_inputs, n_outputs = tree["preprocessing"], mesh.topology.n_inputs, mesh.topology.n_outputs
-    n_features = whole_number("n_features", stored["n_features"])
-    names = tuple(_texts("names", stored["names"], n_features)) if "names" in stored else None
-    encoder = Encoder.from_tree(stored["encoder"]) if "encoder" in stored else None
-    width = n_features if encoder is None else len(encoder.feature_names)
-    if width != n_inputs:
-        raise FileError(f"it has {width} features, its net {n_inputs} inputs")
-    if encoder is not None and names is not None:
-        columns = [*(column.name for column in encoder.columns), *encoder.left_out]
-        if sorted(columns) != sorted(names):
-            raise FileError("the columns of its encoder are not those of the table it learned from")
-    scaling, counts = stored["scaling"], {"x": n_inputs, "y": 1 if loss.classifies and not loss.several else n_outputs}
-    for axis, count in counts.items():
-        _numbers(f"{axis}_mean", scaling[f"{axis}_mean"], count)
-        _numbers(f"{axis}_scale", scaling[f"{axis}_scale"], count, least=np.nextafter(0.0, 1.0))
-        constant = scaling[f"{axis}_constant"]
-        if constant is not None and (constant.dtype != np.bool_ or constant.shape != (count,)):
-            raise FileError(f"its {axis}_constant does not say which of {count} columns were constant")
-    if str(tree["kind"]).startswith(SequencePreprocessing.kind):
-        reading = Reading.of(*stored["reading"])
-        return SequencePreprocessing(n_features, names, encoder, Scaling(**scaling), None, reading)
-    return Preprocessing(n_features, names, encoder, Scaling(**scaling))
-
-
-def _numbers(what: str, stored: Any, count: int, least: float = -np.inf) -> Array:
-    right = stored.shape == (count,) and stored.dtype == np.float64 and np.isfinite(stored).all()
-    if not right or not (stored >= least).all():
-        raise FileError(f"its {what} are not {count} finite numbers of at least {least:g}")
-    return np.asarray(stored)
-
-
-def _texts(what: str, values: Any, count: int) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values) or len(values) != count:
-        raise FileError(f"its {what} are not {count} texts")
-    return values
-
-
-def _read_labels(described: Any, count: int) -> Array:
-    labels = described
-    if not isinstance(described, np.ndarray):
-        values, dtype = [_scalar("classes", value) for value in described["values"]], described["dtype"]
-        if dtype == "|O":
-            labels = np.empty(len(values), object)
-            labels[:] = values
-        elif re.fullmatch(r"[<>]U[1-9]\d*", dtype):  # as wide as needed: a few bytes could ask for all memory
-            labels = np.array(_texts("classes", values, count))
-        else:
-            raise FileError(f"its classes are of dtype {shorten(dtype)}, expected text")
-    if labels.shape != (count,) or count < 2:
-        raise FileError(f"it names {len(labels)} classes, its net has {count} outputs")
-    if not all(labels[:-1] < labels[1:]):
-        raise FileError("its classes are not in order")
+def _read_labels(stored: Any, count: int) -> Array:
+    """Return the classes of a net with so many outputs."""
+    labels = stored
+    if not isinstance(stored, np.ndarray):
+        if not re.fullmatch(r"\|O|[<>]U[1-9]\d*", stored["dtype"]):
+            raise FileError(f"its classes are of dtype {shorten(stored['dtype'])}, expected text")
+        values = [_scalar("classes", value) for value in stored["values"]]
+        labels = np.array(values, object if stored["dtype"] == "|O" else str)
+    if labels.shape != (count,) or count < 2 or not all(labels[:-1] < labels[1:]):
+        raise FileError(f"its classes are not {count} in order, one per output of its net")
     return labels

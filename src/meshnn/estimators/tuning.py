@@ -12,6 +12,8 @@ from copy import deepcopy
 import numpy as np
 
 from meshnn.arrays import Array, FloatArray
+from meshnn.codes import StepRule
+from meshnn.engine import Optimizer
 from meshnn.export.c.nets import IntegerNet
 from meshnn.export.c.quantise import Quantiser
 from meshnn.mesh import Mesh
@@ -19,7 +21,7 @@ from meshnn.mesh import Mesh
 
 def tuned(mesh: Mesh, quantiser: Quantiser, net: IntegerNet, X: Array, inputs: Array) -> IntegerNet:
     """Return the net or a better one, whose outputs on features X, scaled as `inputs`, are nearer to the mesh's."""
-    if not mesh.ties.plain or not len(X):
+    if not mesh.ties.plain or not len(X) or quantiser.blueprint.timing is not None:
         return net  # a weight that several edges share has several scales
     wanted = mesh.forward(inputs).astype(np.float64)
     if not np.isfinite(wanted).all():
@@ -30,24 +32,20 @@ def tuned(mesh: Mesh, quantiser: Quantiser, net: IntegerNet, X: Array, inputs: A
 
 
 def _descent(
-    mesh: Mesh, net: IntegerNet, inputs: Array, wanted: FloatArray, steps: int = 300, batch: int = 256,
-    beta1: float = 0.9, beta2: float = 0.99,
-) -> list[FloatArray]:  # fmt: skip
+    mesh: Mesh, net: IntegerNet, inputs: Array, wanted: FloatArray, steps: int = 300, batch: int = 256
+) -> list[FloatArray]:
     """Return the weights after two thirds of the steps of Adam and at their end."""
-    rng, high, step = np.random.default_rng(0), net.most, net.step
+    rng, high, step, found = np.random.default_rng(0), net.most, net.step, list[FloatArray]()
     weights = mesh.weights.astype(np.float64)
     rate = 0.01 * float(np.sqrt(np.mean(np.square(weights))))
-    first, second, found = np.zeros_like(weights), np.zeros_like(weights), []
+    adam = Optimizer(StepRule.ADAM, (0.9, 0.99), 1e-12, 0.0, 0.0, *np.zeros((3, len(weights))))
     coded = step > 0
     safe = np.where(coded, step, 1.0)
     for k in range(1, steps + 1):
         mesh.weights = np.where(coded, np.clip(np.rint(weights / safe), -high, high) * safe, weights)
         part = rng.choice(len(inputs), min(batch, len(inputs)), replace=False)
         _, gradient = mesh.gradient(inputs[part], wanted[part], loss="squared_error")
-        first = beta1 * first + (1 - beta1) * gradient
-        second = beta2 * second + (1 - beta2) * np.square(gradient)
-        size = np.sqrt(second / (1 - beta2**k)) + 1e-12
-        weights = weights - rate * (1 - k / steps) * first / (1 - beta1**k) / size
+        adam.step(weights, gradient.astype(np.float64), rate * (1 - k / steps))
         if k in (2 * steps // 3, steps):
             found.append(weights.copy())
     return found

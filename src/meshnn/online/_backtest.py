@@ -10,6 +10,7 @@ import numpy as np
 
 from meshnn.arguments import whole_number
 from meshnn.arrays import Array, IntArray
+from meshnn.online._judge import mean_of
 from meshnn.online.forecaster import MeshForecaster
 
 __all__ = ["BackTest", "back_test"]
@@ -39,18 +40,16 @@ class BackTest:
 
     def errors(self, of: str = "forecasts") -> Array:
         """Mean absolute errors `(horizon,)` by steps ahead; NaN where there is none."""
-        return _means(np.abs(getattr(self, of) - self.truth))
+        return _mean(np.abs(getattr(self, of) - self.truth))
 
     def covered(self) -> Array:
         """Share of values `(horizon,)` inside their interval, by steps ahead."""
         inside = np.where(np.isnan(self.truth), np.nan, (self.truth >= self.lower) & (self.truth <= self.upper))
-        return _means(inside)
+        return _mean(inside)
 
 
-def _means(values: Array) -> Array:
-    good = np.isfinite(values)
-    count = good.sum(axis=0)
-    return np.where(count > 0, np.where(good, values, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+def _mean(values: Array) -> Array:
+    return mean_of(np.ones_like(values), values)
 
 
 def back_test(
@@ -67,11 +66,10 @@ def back_test(
     points = _points(n, horizon, whole_number("origins", origins, least=0))
     shape = (len(points), horizon)
     found = {name: np.full(shape, np.nan) for name in ("forecasts", "naive", "seasonal", "lower", "upper", "truth")}
-    next_ = 0
+    number = {t: k for k, t in enumerate(points.tolist())}
     for t, value in enumerate(y.tolist()):
-        if next_ < len(points) and t == points[next_]:
-            _try(model, y, X, t, horizon, level, {name: rows[next_] for name, rows in found.items()})
-            next_ += 1
+        if (k := number.get(t)) is not None:
+            _try(model, y, X, t, horizon, level, {name: rows[k] for name, rows in found.items()})
         model.learn_one(value, None if X is None else X[t])
         if told is not None:
             told(t + 1, n)

@@ -129,7 +129,7 @@ class StreamModel(OnlineModel, Exports):
 
     def _row(self, x: Any) -> Array:
         """The row of a sample that is to be learned; a net is built, or grows, for features that are new."""
-        row = None if self.stream_ is None else self.features_.quick(x)
+        row = self.features_.quick(x)
         if row is not None:
             return row
         self._check(x)
@@ -152,39 +152,43 @@ class StreamModel(OnlineModel, Exports):
 
     def _outputs_of(self, x: Mapping[Hashable, Any]) -> Array | None:
         """Outputs for a sample, nothing being remembered; None before anything was learned."""
-        row = None if self.stream_ is None else self.features_.quick(x)
+        row = self.features_.quick(x)
         if row is None:
             self._check(x)
-            if self.stream_ is None:
-                return None
             row = self.features_.fill(x)
-        assert self.stream_ is not None
-        return self.stream_.peek_row(row)
+        if self.stream_ is None:
+            return None
+        out: Array = self.stream_.peek_rows(row)[0]
+        return out
 
     def _learn_row(self, x: Mapping[Hashable, Any], target: float) -> None:
         row = self._row(x)
         assert self.stream_ is not None
-        self.stream_.learn_row(row, target)
+        out = self.stream_.learn_row(row, target)
         self.n_samples_ += 1
         if self._structure is not None:
-            self._structure.saw(self, row, target)
+            self._structure.saw(self, row, target, out[0, 0])
+
+    @property
+    def _net(self) -> tuple[Mesh, Stream]:
+        """The net and its stream."""
+        if self.mesh_ is None or self.stream_ is None:
+            raise ExportError("nothing was learned yet, so there is no net; call learn_one first")
+        return self.mesh_, self.stream_
 
     def explain(self) -> Any:
         """What a sample costs; print it."""
-        if self.stream_ is None:
-            raise MeshError("nothing was learned yet, so there is no net to explain; call learn_one first")
-        return self.stream_.explain()
+        return self._net[1].explain()
 
     def blueprint(self) -> Blueprint:
         """What it computes, as plain values and arrays, with what it has learned so far, for exports."""
-        if self.mesh_ is None or self.stream_ is None:
-            raise ExportError("nothing was learned yet, so there is no net to export; call learn_one first")
-        s, room = self.stream_, self.stream_.room
+        mesh, s = self._net
+        room = s.room
         x_mean, x_scale = mean_and_scale(room.x_moments)
         found = replace(
-            self.mesh_.blueprint(), ticks=s.ticks_per_sample,
+            mesh.blueprint(), ticks=s.ticks_per_sample,
             x_mean=x_mean, x_scale=x_scale, x_cut=StreamNumbers.INPUT_CUT,
-            features=tuple(str(name) for name in self.features_.names), title=f"{type(self).__name__}: {self.mesh_!r}",
+            features=tuple(str(name) for name in self.features_.names), title=f"{type(self).__name__}: {mesh!r}",
             timing=SequenceTiming(s.ticks_per_sample, 0, "all") if s.memory == "carry" else None,
         )  # fmt: skip
         if room.y_moments.shape[1]:
@@ -193,8 +197,7 @@ class StreamModel(OnlineModel, Exports):
         return found
 
     def _learner(self) -> Any:
-        assert self.stream_ is not None  # there is a blueprint
-        return self.stream_.portable()
+        return self._net[1].portable()
 
     # -- many rows, and files ----------------------------------------------------------------------------------------
 

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshnn.arguments import switch, whole_number
 from meshnn.arrays import Array, IntArray
-from meshnn.errors import FileError
 from meshnn.memory import check_fits
 from meshnn.mesh import Mesh
 from meshnn.online._tuning import TUNING
 from meshnn.storage import Tree
 from meshnn.streaming import Stream
+from meshnn.streaming.state import fill_arrays
 from meshnn.topology import Topology
 
 __all__ = ["Expert", "ExpertView", "Tail", "find_season", "is_time_to_look", "views"]
@@ -48,21 +47,17 @@ class Tail:
         return self._rows[self._end - steps]
 
     def widen(self, width: int) -> None:
-        """So many columns, the new ones NaN."""
+        """Make so many columns, the new ones NaN."""
+        if width == self._rows.shape[1]:
+            return
         rows = np.full((len(self._rows), width), np.nan)
         rows[:, : self._rows.shape[1]] = self._rows
         self._rows = rows
 
-    def to_array(self) -> Array:
-        return self.last(self.keep).copy()
-
-    def restore(self, values: Any) -> None:
-        """Take stored values, which may come from anywhere."""
-        last = self.last(self.keep)
-        right = isinstance(values, np.ndarray) and (values.shape, values.dtype) == (last.shape, last.dtype)
-        if not right or np.isinf(values).any():
-            raise FileError(f"stored values of the past are not an array of shape {last.shape} of finite numbers")
-        last[:] = values
+    @property
+    def kept(self) -> Array:
+        """All that is kept: a view."""
+        return self.last(self.keep)
 
 
 class ExpertView(NamedTuple):
@@ -99,34 +94,30 @@ def views(season: int, lags: int, hidden: int) -> list[ExpertView]:
 
 
 class Expert:
-    """A net that forecasts one step of a series from what it saw.
+    """A net that forecasts one step of a series from what it saw. Paths may begin `horizon` values before the last one.
 
-    Without a seed the net is left to `from_tree`. Paths may begin `horizon` values before the last one.
+    `number` says which of the views of a forecaster it has.
     """
 
-    def __init__(self, view: ExpertView, seed: int | None, settings: dict[str, Any], horizon: int = 0) -> None:
-        self.view = view
+    def __init__(self, number: int, view: ExpertView, seed: int, settings: dict[str, Any], horizon: int) -> None:
+        self.number, self.view = number, view
         self.lags: IntArray = np.array(view.lags, dtype=np.int64)
         reach = view.season + view.first  # values that the base needs
         self.depth = max(reach, max(view.lags, default=1)) + 1
         self.w, self.errors = Tail(self.depth + horizon), Tail(TUNING.errors)
         self.mesh: Mesh | None = None
         self.stream: Stream | None = None
-        # nets with hidden neurons look back for more samples
-        default = {"replays": 500} if view.hidden else {"p0": 0.3, "replays": 200}
-        self._settings = {"most": 3e-4, **default, **settings}
-        if view.lags and seed is not None:
-            t, rng = _topology(len(view.lags), view.hidden), np.random.default_rng(seed)
-            mesh = Mesh(t, 2 if t.n_hidden else 1, "tanh", dtype="float64", random_state=0)
+        if view.lags:
+            t, rng = _topology(len(view.lags), view.hidden), np.random.default_rng(seed + number)
+            self.mesh = Mesh(t, 2 if t.n_hidden else 1, "tanh", dtype="float64", random_state=0)
             weights = rng.standard_normal(t.n_edges) * TUNING.lag_weight / math.sqrt(t.n_clamped)
             weights[t.dst == t.n_neurons - 1] = 0.0  # it begins with its base and the mean
-            mesh.weights = weights
-            self._attach(mesh)
-
-    def _attach(self, mesh: Mesh) -> None:
-        self.mesh = mesh
-        self.stream = mesh.stream("squared_error", "ekf", memory="none", scale=True, **self._settings)
-        self._row = np.full((1, 1, mesh.topology.n_inputs), np.nan)
+            self.mesh.weights = weights
+            # nets with hidden neurons look back for more samples
+            default = {"replays": 500} if view.hidden else {"p0": 0.3, "replays": 200}
+            settings = {"most": 3e-4, **default, **settings}
+            self.stream = self.mesh.stream("squared_error", "ekf", memory="none", scale=True, **settings)
+            self._row = np.full((1, 1, t.n_inputs), np.nan)
 
     def widen(self, features: int) -> None:
         """Inputs for so many features in all."""
@@ -155,7 +146,7 @@ class Expert:
         w, expected = value - base, base
         if self.stream is not None:
             row = self._fill(self.w.back(self.lags), features)
-            expected = base + float(self.stream.peek_row(row)[0])
+            expected = base + float(self.stream.peek_rows(row)[0, 0])
             if learns and w == w:
                 self.stream.learn_row(row, w)
         self.w.append(w)
@@ -181,7 +172,7 @@ class Expert:
         stream, (low, high) = self.stream, bounds
 
         def step(base: Any, w: Array, seen: Array | None, k: int) -> Any:
-            value = base if stream is None else base + float(stream.peek_row(self._fill(w, seen))[0])
+            value = base if stream is None else base + float(stream.peek_rows(self._fill(w, seen))[0, 0])
             return min(max(value, low), high) if value == value else value
 
         past = [tail.last(self.depth + ago)[: self.depth] for tail in (z, self.w)]
@@ -209,39 +200,14 @@ class Expert:
     # -- files -------------------------------------------------------------------------------------------------------
 
     def to_tree(self) -> Tree:
-        log, first, season, lags, hidden = self.view
-        tree: Tree = {"view": [log, first, season, list(lags), hidden]}
-        tree |= {"w": self.w.to_array(), "errors": self.errors.to_array()}
-        if self.mesh is not None and self.stream is not None:
-            tree |= {"mesh": self.mesh.to_tree(), "stream": self.stream.to_tree()}
-        return tree
+        stream = None if self.stream is None else self.stream.to_tree()
+        return {"number": self.number, "w": self.w.kept.copy(), "errors": self.errors.kept.copy(), "stream": stream}
 
-    @classmethod
-    def from_tree(
-        cls, tree: Tree, settings: dict[str, Any], horizon: int, season: int | None, n_features: int
-    ) -> Expert:
-        """Return the expert of a tree that may come from anywhere, of a model with this season and these features."""
-        log, first, over, lags, hidden = tree["view"]
-        over = whole_number("season", over, least=0, most=season or 0)
-        lags = tuple(whole_number("lags", lag, most=TUNING.longest_season + 1) for lag in lags)
-        hidden = whole_number("hidden", hidden, least=0)
-        view = ExpertView(switch("log", log), switch("first", first), over, lags, hidden)
-        if over not in (0, season or 0):
-            raise FileError(f"an expert has season {over}, its model {season}")
-        expert = cls(view, None, settings, horizon)
-        expert.w.restore(tree["w"])
-        expert.errors.restore(tree["errors"])
-        if lags:
-            mesh = Mesh.from_tree(tree["mesh"])
-            right = (mesh.topology.n_inputs, mesh.topology.n_hidden) == (len(lags) + n_features, hidden)
-            right = right and mesh.dtype == np.float64 and mesh.ticks == 1 + bool(hidden)
-            right = right and mesh.topology == _topology(len(lags) + n_features, hidden)
-            if not right or set(mesh.activations[:hidden]) - {"tanh"}:
-                raise FileError(f"the net of an expert is not one of {len(lags)} lags and {hidden} hidden neurons")
-            expert._attach(mesh)
-            assert expert.stream is not None
-            expert.stream.restore(tree["stream"])
-        return expert
+    def restore(self, tree: Tree) -> None:
+        """Go on where an expert of the same view and features was, as a tree says that may come from anywhere."""
+        fill_arrays({"w": self.w.kept, "errors": self.errors.kept}, {k: tree[k] for k in ("w", "errors")}, gaps=True)
+        if self.stream is not None:
+            self.stream.restore(tree["stream"])
 
 
 def _topology(d: int, hidden: int) -> Topology:

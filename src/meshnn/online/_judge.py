@@ -101,14 +101,12 @@ class Judge:
     def to_tree(self) -> Tree:
         return {name: array.copy() for name, array in vars(self).items()}
 
-    @classmethod
-    def from_tree(cls, tree: Tree, experts: int, horizon: int) -> Judge:
-        """Return the errors of a tree that may come from anywhere, for so many experts and steps."""
-        judge, noted = cls(experts, horizon), len(tree["ages"])
-        judge.ages, judge.pending = np.zeros(noted, np.int64), np.zeros((noted, experts + 1, horizon))
+    def restore(self, tree: Tree) -> None:
+        """Take the errors of a tree that may come from anywhere, for as many experts and steps."""
+        noted, (experts, horizon) = len(tree["ages"]), self.total.shape
+        self.ages, self.pending = np.zeros(noted, np.int64), np.zeros((noted, experts + 1, horizon))
         limits = dict.fromkeys(("total", "count", "apart", "cases"), (0.0, np.finfo(float).max))
-        fill_arrays(vars(judge), tree, limits | {"ages": (0, horizon - 1)})
-        return judge
+        fill_arrays(vars(self), tree, limits | {"ages": (0, horizon - 1)})
 
 
 def mean_of(weights: Array, values: Array) -> Array:

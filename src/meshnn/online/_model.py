@@ -126,8 +126,7 @@ class Features:
         return Features, (self.names,)
 
     def missing(self, x: Any) -> list[Hashable]:
-        """Features of a sample that were not met before; all of the sample is checked first."""
-        self.check(x)
+        """Features of a sample that were not met before."""
         new = [name for name in x if name not in self._place]
         try:
             return sorted(new)
@@ -139,7 +138,7 @@ class Features:
         return Features((*self.names, *names))
 
     def quick(self, x: Any) -> Array | None:
-        """`fill` for a sample that has just the known features, as most have; None if this is no such sample."""
+        """`check` and `fill` for a sample of just the known features, as most are; None if this is no such sample."""
         if type(x) is dict and self._values is not None and len(x) == len(self.names):
             try:
                 values = self._values(x)
@@ -152,14 +151,10 @@ class Features:
         return None
 
     def fill(self, x: Mapping[Hashable, Any]) -> Array:
-        """The row of a sample `(1, 1, features)`; NaN for features that it does not have. Unknown ones are left out.
+        """The row of a sample that was checked `(1, 1, features)`; NaN for features that it does not have.
 
-        The row is used again for the next sample.
+        Unknown ones are left out. The row is used again for the next sample.
         """
-        row = self.quick(x)
-        if row is not None:
-            return row
-        self.check(x)
         self._line[:] = math.nan
         for name, value in x.items():
             at = self._place.get(name)
@@ -203,7 +198,7 @@ def frame_rows(X: Any) -> list[dict[Any, Any]]:
     of_numbers = all(kind.kind in "biuf" for kind in X.dtypes)
     values = X.to_numpy(dtype=float, na_value=np.nan) if of_numbers else X.to_numpy(dtype=object)
     found = [
-        {name: v for name, v, missing in zip(names, row, gone, strict=True) if not missing}
+        {name: value for name, value, missing in zip(names, row, gone, strict=True) if not missing}
         for row, gone in zip(values.tolist(), X.isna().to_numpy().tolist(), strict=True)
     ]
     if not of_numbers or np.isinf(values).any():

@@ -27,13 +27,12 @@ class _Net:
     """The net of an expert for many paths at once, in NumPy, each path with parameters of its own."""
 
     def __init__(self, expert: Expert, count: int, rng: np.random.Generator) -> None:
-        assert expert.mesh is not None
-        assert expert.stream is not None
-        t, stream = expert.mesh.topology, expert.stream
-        learner: Any = stream.learner
+        mesh: Any = expert.mesh
+        stream: Any = expert.stream
+        t, learner = mesh.topology, stream.learner
         self.c, n = t.n_clamped, t.n_neurons
         self.A = np.zeros((n, n))
-        self.A[t.src, t.dst] = expert.mesh.weights
+        self.A[t.src, t.dst] = mesh.weights
         P = learner.covariance()
         D = np.zeros((count, n, n))
         D[:, t.src, t.dst] = rng.standard_normal((count, len(P))) @ _root(P).T

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from meshnn.arrays import Array, BoolArray, FloatArray, IntArray
-from meshnn.codes import Mode
 from meshnn.errors import DataError
 from meshnn.online._base import StreamModel
 from meshnn.tables.blocks import Block
@@ -30,7 +29,7 @@ class Rows:
 
     columns: dict[str, Parsed]  # those that are learned from
     labels: Labels | None  # targets of a classifier
-    values: FloatArray | None  # of a regressor; NaN where missing
+    targets: Any  # values of a regressor, NaN where missing; None for classes
     times: tuple[str, Any] | None  # of the column that orders the rows
     count: int  # rows that are in order
     fault: DataError | None  # what is wrong with the row after them
@@ -38,17 +37,12 @@ class Rows:
     @property
     def learned(self) -> BoolArray:
         """Rows that have a target."""
-        found = self.labels.codes >= 0 if self.labels is not None else self.targets == self.targets
-        return np.asarray(found)
+        return np.asarray(self.labels.codes >= 0 if self.labels is not None else self.targets == self.targets)
 
-    @property
-    def targets(self) -> FloatArray:
-        """The values of a regressor."""
-        assert self.values is not None
-        return self.values
-
-    def stop(self, at: int, code: str, column: str, cell: str, message: str) -> None:
-        """End the rows before one that cannot be used; the error is raised when it comes."""
+    def stop(self, block: Block, at: int, code: str, column: str, called: str, what: str) -> None:
+        """End the rows before one that cannot be used; the error is raised when it comes. `what` has {cell}, {row}."""
+        cell, row = _cell(block, column, at)
+        message = f"{called} {what.format(cell=cell, row=row)}"
         self.count, self.fault = at, DataError(message, code=code, field=column, value=cell)
 
 
@@ -94,9 +88,8 @@ class TableRunner:
                 _, row = _cell(block, column, parsed.infinite)
                 self._note("infinite", column, f"column {shown(column)} is infinite in row {row}: taken as missing")
             if self.separator in (";", "\t") and 0 <= (at := decimal_comma(parsed)) < rows.count:
-                cell, row = _cell(block, column, at)
-                what = f"has decimal commas ({cell!r} in row {row}), expected decimal points"
-                rows.stop(at, "decimal", column, cell, f"{name}: column {shown(column)} {what}")
+                what = "has decimal commas ({cell!r} in row {row}), expected decimal points"
+                rows.stop(block, at, "decimal", column, f"{name}: column {shown(column)}", what)
         self._read_target(rows, block, name)
         if recipe.by is not None:
             self._check_order(rows, block, name, recipe.by)
@@ -109,32 +102,29 @@ class TableRunner:
             rows.labels = parse_labels(cells, recipe.labels)
             return
         parsed = parse_column(cells)
-        rows.values = parsed.numbers
+        rows.targets = parsed.numbers
         wrong = [int((parsed.codes >= 0).argmax())] if parsed.texts else []
         wrong += [parsed.infinite] if parsed.infinite >= 0 else []
         if wrong and min(wrong) < rows.count:
-            cell, row = _cell(block, recipe.target, min(wrong))
-            what = f"holds {cell!r} in row {row}, expected a finite number; fix or empty the cell"
-            message = f"{name}: target {shown(recipe.target)} {what}"
-            rows.stop(min(wrong), "text target", recipe.target, cell, message)
+            what = "holds {cell!r} in row {row}, expected a finite number; fix or empty the cell"
+            rows.stop(block, min(wrong), "text target", recipe.target, f"{name}: target {shown(recipe.target)}", what)
 
     def _check_order(self, rows: Rows, block: Block, name: str, by: str) -> None:
         kind, times, good = parse_times(block.table.column(by), None if self.latest is None else self.latest[0])
-        called = f"{name}: column {shown(by)}, which orders the rows"
+        called = f"{name}: column {shown(by)}, which orders the rows:"
         if good < rows.count:
             wanted = "a number" if kind == "number" else "a number, or a time like 2026-08-01 12:30:00 or 2026-08"
-            cell, row = _cell(block, by, good)
-            rows.stop(good, "order", by, cell, f"{called}: row {row} holds {cell!r}, expected {wanted}; fix the cell")
+            rows.stop(
+                block, good, "order", by, called, f"row {{row}} holds {{cell!r}}, expected {wanted}; fix the cell"
+            )
         rows.times = kind, times
         at = np.flatnonzero(_there(kind, times[: rows.count]))
         before = [] if self.latest is None else [self.latest[1]]
         ordered = np.concatenate([np.array(before, times.dtype), times[at]])
         steps = np.flatnonzero(ordered[1:] < ordered[:-1])
         if len(steps):
-            first = int(at[steps[0] + 1 - len(before)])
-            cell, row = _cell(block, by, first)
-            what = f"row {row} ({cell}) comes before the row above it; sort the table by that column"
-            rows.stop(first, "order", by, cell, f"{called}: {what}")
+            what = "row {row} ({cell}) comes before the row above it; sort the table by that column"
+            rows.stop(block, int(at[steps[0] + 1 - len(before)]), "order", by, called, what)
 
     def _note(self, code: str, column: str, text: str) -> None:
         self.notes.setdefault((code, column), text)
@@ -210,7 +200,7 @@ class TableRunner:
         model, learn = self.model, bool(rows.learned[row])
         target = None
         if learn:
-            target = float(rows.targets[row]) if rows.labels is None else rows.labels.values[rows.labels.codes[row]]
+            target = rows.targets[row] if rows.labels is None else rows.labels.values[rows.labels.codes[row]]
             if rows.labels is not None and target not in model._number and len(model.classes_) >= MAX_CLASSES:
                 raise DataError(
                     f"target {shown(self.recipe.target)} has more than {MAX_CLASSES:,} classes: it looks like an "
@@ -230,13 +220,12 @@ class TableRunner:
     def _stretch(self, rows: Rows, first: int, last: int) -> Piece:
         """Rows that bring nothing new, in compiled code."""
         model = self.model
-        assert model.stream_ is not None
         if rows.labels is None:
             targets = rows.targets[first:last]
         else:  # as `learn_one` has it, one output for two classes
             number = self._numbers(rows, first, last)
             targets = np.where(number < 0, np.nan, 1 - number if len(model.classes_) <= 2 else number)
-        out = model.stream_.run(self.matrix(rows, first, last), targets)
+        out = model._net[1].run(self.matrix(rows, first, last), targets)
         model.n_samples_ += int(rows.learned[first:last].sum())
         return self._piece(rows, first, last, out)
 
@@ -313,14 +302,6 @@ def model_values(model: Any, out: FloatArray) -> FloatArray:
 
 
 def outputs_of(model: StreamModel, X: FloatArray) -> FloatArray:
-    """Outputs for rows of features, nothing being learned.
-
-    A net that remembers goes on from row to row; another one sees each for itself, by the scaling of now.
-    """
-    stream = model.stream_
-    assert stream is not None
-    if model.memory == "carry":
-        return stream.run(X)
-    out = np.empty((len(X), 1, stream.topology.n_outputs), stream.dtype)
-    stream._call(Mode.PEEK, np.ascontiguousarray(X[:, None], stream.dtype), stream._nothing(0), 0, out)
-    return np.asarray(out[:, 0])
+    """Outputs for rows of features, nothing being learned; a net that remembers goes on from row to row."""
+    stream = model._net[1]
+    return stream.run(X) if model.memory == "carry" else stream.peek_rows(X[:, None])

@@ -17,6 +17,7 @@ from meshnn.online._judge import Judge, mean_of
 from meshnn.online._model import Features, OnlineModel, as_number, from_plain, to_plain
 from meshnn.online._tuning import TUNING
 from meshnn.storage import Tree
+from meshnn.streaming.state import fill_arrays
 from meshnn.topology.builders import Seed
 
 __all__ = ["MeshForecaster"]
@@ -82,7 +83,7 @@ class MeshForecaster(OnlineModel):
         self.season, self.lags, self.hidden, self.horizon = season, lags, hidden, horizon
         self.settings, self.random_state = settings, random_state
         self._experts: list[Expert] = []
-        self._judge: Judge | None = None
+        self._judge = Judge(0, 1)
         self._seed = 0
         self.features_ = Features()
         self.n_samples_ = 0
@@ -125,7 +126,7 @@ class MeshForecaster(OnlineModel):
         features = self.features_
         if x is not None and not len(features):
             features.check(_given(x))
-            features = features.with_(features.missing(dict.fromkeys(x, 0.0)))
+            features = features.with_(features.missing(x))
         row = self._row(features, x, missing)
         if missing and not self.n_samples_:
             raise DataError("the first value is missing; begin with one that is there")
@@ -142,7 +143,7 @@ class MeshForecaster(OnlineModel):
         if self.season == "auto" and is_time_to_look(self.n_samples_):
             self._look_for_season()
         if most := {256: 8, 1024: 5}.get(self.n_samples_):  # from then on only those that are weighted most go on
-            belief = self._judged.weights(self.n_samples_).max(axis=1)
+            belief = self._judge.weights(self.n_samples_).max(axis=1)
             best = np.argsort(-belief, kind="stable")[:most]
             self._keep(np.unique(np.append(best, 0)))  # the naive one stays
 
@@ -159,11 +160,6 @@ class MeshForecaster(OnlineModel):
             raise DataError(f"feature {name!r} {what} x; the features are {known}. Give NaN for a missing value")
         return np.array(features.fill(found)[0, 0])
 
-    @property
-    def _judged(self) -> Judge:
-        assert self._judge is not None
-        return self._judge
-
     def _begin(self, season: int | None = None) -> None:
         """Start with nothing learned. Arguments are checked here."""
         if not self.n_samples_:
@@ -177,22 +173,17 @@ class MeshForecaster(OnlineModel):
         horizon = default if self.horizon is None else self.horizon
         horizon = whole_number("horizon", horizon, most=TUNING.longest_horizon)
         settings, seen = dict(self.settings or {}), views(season or 0, lags, hidden)
-        experts = [Expert(view, self._seed + k, settings, horizon) for k, view in enumerate(seen)]
-        self._hold(experts, Judge(len(experts), horizon), season)
-        self.n_samples_ = 0
-        for expert in experts:
-            expert.widen(len(self.features_))
-
-    def _hold(self, experts: list[Expert], judge: Judge, season: int | None) -> None:
-        """Make the buffers of the past for these experts."""
-        keep = max(TUNING.kept, *(expert.depth + judge.horizon for expert in experts))
+        experts = [Expert(k, view, self._seed, settings, horizon) for k, view in enumerate(seen)]
+        keep = max(TUNING.kept, *(expert.depth + horizon for expert in experts))
         self._past = Tail(keep), Tail(keep)  # as they are, and their logarithms
         self._rows = Tail(keep, max(len(self.features_), 1))
         self._learned = Tail(keep)  # 1, or 0 where a value was missing or only observed
-        self._experts, self._judge, self.season_ = experts, judge, season
+        self._experts, self._judge, self.season_, self.n_samples_ = experts, Judge(len(experts), horizon), season, 0
+        for expert in experts:
+            expert.widen(len(self.features_))
 
     def _take(self, value: float, row: Array, learns: bool) -> None:
-        judge = self._judged
+        judge = self._judge
         self._rows.append(row if len(row) else math.nan)
         self._learned.append(float(learns))
         seen = self._seen_features()
@@ -239,7 +230,7 @@ class MeshForecaster(OnlineModel):
 
     def _keep(self, which: IntArray) -> None:
         self._experts = [self._experts[k] for k in which]
-        self._judged.keep(which)
+        self._judge.keep(which)
 
     # -- forecasts ---------------------------------------------------------------------------------------------------
 
@@ -289,7 +280,7 @@ class MeshForecaster(OnlineModel):
         rng = np.random.default_rng([self._seed, self.n_samples_])
         seen = [(self._past[e.view.log], self._bounds(e.view.log, horizon)) for e in self._experts]
         paths, shares = draw_all(self._experts, seen, self._weights(horizon), self._seen_features(future), rng)
-        return quantiles(paths, shares, self._forecast(horizon, future), levels, self._judged)
+        return quantiles(paths, shares, self._forecast(horizon, future), levels, self._judge)
 
     def _future(self, horizon: int, xs: Any) -> Array:
         rows = np.full((horizon, len(self.features_)), np.nan)
@@ -302,7 +293,7 @@ class MeshForecaster(OnlineModel):
         return rows
 
     def _weights(self, horizon: int) -> Array:
-        W = self._judged.weights(self.n_samples_)
+        W = self._judge.weights(self.n_samples_)
         return np.concatenate([W, np.repeat(W[:, -1:], max(horizon - W.shape[1], 0), axis=1)], axis=1)[:, :horizon]
 
     def _forecast(self, horizon: int, future: Array) -> Array:
@@ -331,9 +322,9 @@ class MeshForecaster(OnlineModel):
 
     def explain(self) -> list[tuple[str, float, float]]:
         """Who is believed: name of each expert, its weight one step ahead and at the horizon; the first is naive."""
-        if self._judge is None:
+        if not self._experts:
             raise MeshError("nothing was learned yet; call learn_one first")
-        W = self._judged.weights(self.n_samples_)
+        W = self._judge.weights(self.n_samples_)
         found = [(e.view.name, float(w[0]), float(w[-1])) for e, w in zip(self._experts, W, strict=True)]
         return sorted(found, key=lambda line: -line[1] - line[2])
 
@@ -344,44 +335,47 @@ class MeshForecaster(OnlineModel):
         tree = super().to_tree()
         tree |= {"n_samples": self.n_samples_, "seed": self._seed,
                  "features": to_plain(self.features_.names, "feature")}  # fmt: skip
-        if self._judge is not None:
-            tree |= {"season": self.season_, "horizon": self._judge.horizon, "judge": self._judge.to_tree(),
+        if self._experts:
+            tree |= {"season": self.season_, "judge": self._judge.to_tree(),
                      "experts": [expert.to_tree() for expert in self._experts],
-                     "past": {name: tail.to_array() for name, tail in self._tails().items()}}  # fmt: skip
+                     "past": {name: array.copy() for name, array in self._tails().items()}}  # fmt: skip
         return tree
 
-    def _tails(self) -> dict[str, Tail]:
-        return {"values": self._past[0], "rows": self._rows, "learned": self._learned}
+    def _tails(self) -> dict[str, Array]:
+        return {"values": self._past[0].kept, "rows": self._rows.kept, "learned": self._learned.kept}
 
     @classmethod
     def from_tree(cls, tree: Tree) -> Any:
         """Return the model of a tree that may come from anywhere: `FileError` where its parts do not fit."""
-        trial = cls._of_params(tree["params"])
-        trial._begin()  # arguments are checked
-        model = cls._of_params(tree["params"])
+        model, season = cls._of_params(tree["params"]), tree.get("season")
         model.features_ = Features(tuple(from_plain(tree["features"], "feature")))
+        if "judge" in tree and tree["past"]["rows"].shape[1] != max(len(model.features_), 1):
+            raise FileError(f"{len(model.features_)} features were learned, and not all are there")  # before nets grow
+        model._begin(None if season is None else whole_number("season", season, 2, TUNING.longest_season))
         model._seed = whole_number("seed", tree["seed"], least=0, most=2**31)
-        model.n_samples_ = whole_number("n_samples", tree["n_samples"], least=int("judge" in tree), most=2**53)
-        if "judge" in tree:
-            model._restore(tree)
-        elif model.n_samples_ or len(model.features_):
-            raise FileError("it has learned, but its experts are missing")
+        n_samples = whole_number("n_samples", tree["n_samples"], least=int("judge" in tree), most=2**53)
+        if "judge" not in tree:
+            if n_samples or len(model.features_):
+                raise FileError("it has learned, but its experts are missing")
+            return cls._of_params(tree["params"])
+        model.n_samples_ = n_samples
+        model._restore(tree)
         return model
 
     def _restore(self, tree: Tree) -> None:
-        season = None if tree["season"] is None else whole_number("season", tree["season"], 2, TUNING.longest_season)
-        horizon = whole_number("horizon", tree["horizon"], most=TUNING.longest_horizon)
-        settings, F = dict(self.settings or {}), len(self.features_)
-        experts = [Expert.from_tree(part, settings, horizon, season, F) for part in tree["experts"]]
-        if not experts or experts[0].view.name != "last":
-            raise FileError("the naive expert is missing")
-        self._hold(experts, Judge.from_tree(tree["judge"], len(experts), horizon), season)
-        for name, tail in self._tails().items():
-            tail.restore(tree["past"][name])
+        """Let the experts that a tree has go on; all of them were made anew."""
+        numbers = [whole_number("expert", part["number"], 0, len(self._experts) - 1) for part in tree["experts"]]
+        if numbers[:1] != [0] or numbers != sorted(set(numbers)):
+            raise FileError("its experts are not some of those it can have, with the naive one")
+        self._keep(np.array(numbers))
+        for expert, part in zip(self._experts, tree["experts"], strict=True):
+            expert.restore(part)
+        self._judge.restore(tree["judge"])
+        fill_arrays(self._tails(), tree["past"], gaps=True)
         last = self._past[0].last(min(self.n_samples_, self._past[0].keep))
         if not (np.abs(last) <= TUNING.largest).all():
             raise FileError(f"{len(last)} values were learned, and not all are there")
-        if any(expert.view.log for expert in experts) and not (last > 0).all():
+        if any(expert.view.log for expert in self._experts) and not (last > 0).all():
             raise FileError("an expert looks at logarithms of values that are not positive")
         self._past[1].last(len(last))[:] = [math.log(value) if value > 0 else math.nan for value in last.tolist()]
 

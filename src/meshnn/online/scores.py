@@ -51,26 +51,22 @@ class StreamScores:
             self.rows += part.shape[1]
             if self.rows % self.step == 0:
                 recent, whole = self.summary(recent=True), self.summary()
-                found = [(recent if name.endswith(" window") else whole)[name.removesuffix(" window")]
-                         for name in self.curve_names]  # fmt: skip
-                self.points = np.column_stack([self.points, [float(where[stop - 1]), *found]])
+                scores = whole | {f"{name} window": value for name, value in recent.items()}
+                found = [float(where[stop - 1]), *(scores[name] for name in self.curve_names)]
+                self.points = np.column_stack([self.points, found])
                 if self.points.shape[1] >= TUNING.curve_points:
                     self.points = self.points[:, 1::2]
                     self.step *= 2
             start = stop
 
-    def _means(self, recent: bool) -> dict[str, float]:
-        """Return the mean of every note, over the window or since the start."""
+    def summary(self, recent: bool = False) -> dict[str, float]:
+        """Return the scores by name, of the model and of predictions without one: means of all rows, or of the last."""
         sums, counts = self.sums, self.counts
         if recent:
             there = self.last == self.last
             sums, counts = np.where(there, self.last, 0.0).sum(axis=1), there.sum(axis=1)
         means = zip(self.notes, sums, counts, strict=True)
         return {name: float(total / count) if count else math.nan for name, total, count in means}
-
-    def summary(self, recent: bool = False) -> dict[str, float]:
-        """The scores by name, of the model and of predictions without one."""
-        raise NotImplementedError
 
     def curve(self) -> dict[str, Array]:
         """What the curve shows, by name; `row` is the number of the row."""
@@ -85,7 +81,7 @@ class ClassScores(StreamScores):
     """Accuracy and log loss, beside those of the class of the row before and of the most frequent class so far."""
 
     kind = "classify"
-    notes = ("hit", "loss", "no change", "majority", "prior loss")
+    notes = ("accuracy", "no change", "majority", "log loss", "class frequencies")
     curve_names = ("accuracy window", "accuracy", "no change window", "majority window", "log loss window", "log loss",
                    "class frequencies window")  # fmt: skip
 
@@ -101,11 +97,8 @@ class ClassScores(StreamScores):
         """
         same, most, prior = self._baselines(truth)
         scored = predicted >= 0
-        with np.errstate(invalid="ignore"):
-            loss = -np.log(np.maximum(right, 1e-15))
-        loss[right != right] = np.nan
-        noted = np.stack([(predicted == truth).astype(np.float64), loss, same, most, prior])
-        self._take(noted[:, scored], where[scored])
+        loss = -np.log(np.maximum(right, 1e-15))  # NaN where there is none
+        self._take(np.stack([predicted == truth, same, most, loss, prior])[:, scored], where[scored])
 
     def _baselines(self, truth: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Whether the class is that of the row before, whether it is the most frequent one; log loss by frequency."""
@@ -131,18 +124,13 @@ class ClassScores(StreamScores):
         self.best = best
         return same, most, prior
 
-    def summary(self, recent: bool = False) -> dict[str, float]:
-        """Shares and means."""
-        found = self._means(recent)
-        return {"accuracy": found["hit"], "no change": found["no change"], "majority": found["majority"],
-                "log loss": found["loss"], "class frequencies": found["prior loss"]}  # fmt: skip
-
 
 class ValueScores(StreamScores):
     """MAE, RMSE and R², beside those of the mean of the targets so far and of the target of the row before."""
 
     kind = "regress"
-    notes = ("error", "square", "target", "mean error", "mean square", "last error", "last square", "spread")
+    notes = ("MAE", "MAE of the mean", "MAE of the last", "square", "square of the mean", "square of the last",
+             "target", "spread")  # fmt: skip
     curve_names = ("MAE window", "MAE", "MAE of the mean window", "MAE of the last window", "R2 window", "R2")
 
     def __init__(self, window: int = 1000) -> None:
@@ -165,26 +153,23 @@ class ValueScores(StreamScores):
             delta = value - self.mean
             self.mean += delta / (self.rows + k + 1)
             spread[k] = delta * (value - self.mean)
-        errors = [np.abs(truth - guess)[scored] for guess in (predicted, before, last)]
+        errors = np.stack([np.abs(truth - guess)[scored] for guess in (predicted, before, last)])
         with np.errstate(over="ignore"):
-            squares = [error * error for error in errors]
-        noted = np.stack([errors[0], squares[0], y, errors[1], squares[1], errors[2], squares[2], spread])
-        self._take(noted, where[scored])
+            squares = errors * errors
+        self._take(np.concatenate([errors, squares, y[None], spread[None]]), where[scored])
 
     def summary(self, recent: bool = False) -> dict[str, float]:
         """Means, and R²: 1 where all is explained, 0 where as much as by the mean of these rows."""
-        found = self._means(recent)
+        found = super().summary(recent)
+        spread = float(self.sums[-1])
         if recent:
-            y = self.last[2]
-            count = len(y)
-            spread = float(((y - y.mean()) ** 2).sum()) if count else 0.0
-        else:
-            count, spread = self.rows, float(self.sums[-1])
-        square = found["square"]
-        return {"MAE": found["error"], "MAE of the mean": found["mean error"], "MAE of the last": found["last error"],
-                "RMSE": math.sqrt(square), "RMSE of the mean": math.sqrt(found["mean square"]),
-                "RMSE of the last": math.sqrt(found["last square"]),
-                "R2": 1.0 - square * count / spread if spread > 0 else math.nan}  # fmt: skip
+            y = self.last[-2]
+            spread = float(((y - y.mean()) ** 2).sum()) if len(y) else 0.0
+        squares = {name: found[f"square{name}"] for name in ("", " of the mean", " of the last")}
+        count = self.last.shape[1] if recent else self.rows
+        errors = {f"MAE{name}": found[f"MAE{name}"] for name in squares}
+        roots = {f"RMSE{name}": math.sqrt(square) for name, square in squares.items()}
+        return errors | roots | {"R2": 1.0 - squares[""] * count / spread if spread > 0 else math.nan}
 
 
 def scores_from(tree: Tree) -> Any:

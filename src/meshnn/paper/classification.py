@@ -49,19 +49,17 @@ def _synthetic_draw(records: list[Json], folder: Path) -> list[Figure]:
     for record in (record for record in records if "net" in record["numbers"]):
         net, name = record["numbers"]["net"], record["parameters"]["set"]
         title = f"{SETS[name].title}: test accuracy {record['numbers']['accuracy']:.3f}, {net['hidden']} hidden neurons"
-        for grey in (False, True):
-            path = folder / f"regions-{name}{'-grey' if grey else ''}.png"
-            with canvas(path, (6.4, 5.0)) as panels:
-                _draw_net(panels[0, 0], net, None, title, test=True, grey=grey)
-            shown = ", as printed" if grey else ""
-            figures.append(Figure(path, f"{title}. Decision regions, training and test points{shown}."))
+        path = folder / f"regions-{name}.png"
+        with canvas(path, (6.4, 5.0)) as panels:
+            _draw_net(panels[0, 0], net, None, title, test=True)
+        figures.append(Figure(path, f"{title}. Decision regions, training and test points."))
         path = folder / f"learning-{name}.gif"
         _draw_film(net, SETS[name].title, path)
         figures.append(Figure(path, f"{SETS[name].title}: the regions while the net learns."))
     return figures
 
 
-def _draw_net(ax: Any, net: Json, weights: list[float] | None, title: str, test: bool, grey: bool = False) -> None:
+def _draw_net(ax: Any, net: Json, weights: list[float] | None, title: str, test: bool) -> None:
     """Draw the decision regions of a net with the training points, and the test points if asked for."""
     points, of_test = np.array(net["points"]), np.arange(len(net["points"])) >= net["n_train"]
     room = 0.06 * np.ptp(points, axis=0)
@@ -69,7 +67,7 @@ def _draw_net(ax: Any, net: Json, weights: list[float] | None, title: str, test:
     shown = {"points": points, "labels": np.array(net["labels"]), "test_mask": of_test}
     if not test:
         shown = {name: values[~of_test] for name, values in shown.items()}
-    draw_regions(ax, recipes.decide(net, weights), (left, right, bottom, top), grey=grey, **shown)
+    draw_regions(ax, recipes.decide(net, weights), (left, right, bottom, top), **shown)
     style.panel_title(ax, title)
 
 

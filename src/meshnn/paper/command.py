@@ -31,7 +31,6 @@ def reproduce(
     jobs: Annotated[int | None, Option("-j", "--jobs", help="Parallel trials; by default one per core.", min=1)] = None,
     protocol: Annotated[Protocol | None, Option(help="By default ours; `all` runs both where that is quick.")] = None,
     quick: Annotated[bool, Option("--quick", help="Run few trials, as a preview.")] = False,
-    backend: Annotated[str, Option(help="Backend of joblib: loky, or dask, or dask:ADDRESS for a cluster.")] = "loky",
     data: Annotated[Path | None, Option(help="Folder of the images; by default $MESHNN_DATA or a download.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
@@ -65,7 +64,7 @@ def reproduce(
             options = TrialOptions(trials=trials or 0, seed=seed, protocol=way, quick=quick, data=data)
             try:
                 with progress(one) as tell:
-                    outcome = run(EXPERIMENTS[one], options, out, jobs, backend, tell)
+                    outcome = run(EXPERIMENTS[one], options, out, jobs, tell)
             except KeyboardInterrupt:
                 print_lines("meshnn: interrupted; the same command does the missing trials", stderr=True, style="red")
                 raise typer.Exit(130) from None

@@ -13,7 +13,6 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from meshnn.arguments import known
 from meshnn.errors import DataError
+from meshnn.files import write_whole
 
 __all__ = ["DATASETS", "ImageSet", "ImageSource", "cache_folder", "load_images"]
 
@@ -156,41 +156,20 @@ def _verified(path: Path, digest: str) -> Images:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(np.frombuffer(content, ">i4", axes, 4))
 
 
-# -- downloads ---------------------------------------------------------------------------------------------------
-
-
 def download(mirrors: Sequence[str], name: str, folder: Path, progress: Progress) -> Path:
-    """Download a file from the first mirror that has it, in three rounds; raise OSError if none has.
-
-    An incomplete file ends in `.part`; its download is continued if the mirror supports ranges.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    target, part = folder / name, folder / f"{name}.part"
+    """Download a file from the first mirror that has it; raise OSError if none has."""
     problems = []
-    for mirror in 3 * tuple(mirrors):
+    for mirror in mirrors:
         try:
-            _fetch(mirror + name, part, partial(progress, name))
-            os.replace(part, target)
-            return target
+            with urllib.request.urlopen(mirror + name, timeout=30) as answer:
+                blocks, total = [], int(answer.headers.get("Content-Length") or 0)
+                while block := answer.read(1 << 16):
+                    blocks.append(block)
+                    progress(name, sum(map(len, blocks)), total)
         except (OSError, HTTPException) as error:
             problems.append(f"{mirror}: {getattr(error, 'code', '')} {getattr(error, 'reason', error)}")
-            if getattr(error, "code", 0) == 416:
-                part.unlink()  # it is longer than the file
-    raise OSError("; ".join(dict.fromkeys(problems)))
-
-
-def _fetch(url: str, part: Path, tell: Callable[[int, int], None]) -> None:
-    """Download a file, or the rest of one."""
-    there = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={there}-"} if there else {})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        goes_on = answer.status == 206
-        there = there if goes_on else 0
-        total = there + int(answer.headers.get("Content-Length") or 0)
-        with open(part, "ab" if goes_on else "wb") as file:
-            while block := answer.read(1 << 16):
-                file.write(block)
-                there += len(block)
-                tell(there, total)
-    if there < total:
-        raise OSError(f"the connection broke after {there:,} of {total:,} bytes")
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / name, blocks)
+        return folder / name
+    raise OSError("; ".join(problems))

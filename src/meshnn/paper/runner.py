@@ -1,4 +1,4 @@
-"""Runs missing trials, here, in other processes or on other machines, saves each, then makes tables and figures.
+"""Run missing trials, here or in other processes, save each, then make tables and figures.
 
 The numbers of an experiment are in one JSON file, `results.json`, rewritten after every trial.
 """
@@ -12,13 +12,12 @@ import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from meshnn.arguments import known
 from meshnn.cli.output import versions
 from meshnn.errors import MeshError
 from meshnn.files import Lock, explained, finite, write_whole
@@ -44,7 +43,6 @@ def run(
     options: TrialOptions,
     out: Path,
     jobs: int = 1,
-    backend: str = "loky",
     tell: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> Outcome:
     """Run the missing trials, saving each; then make tables and figures from the saved results.
@@ -55,14 +53,11 @@ def run(
     out : Path
         The folder of all experiments.
     jobs : int
-        Trials at a time.
-    backend : "loky", "threading" or "dask"
-        Of joblib. "dask:ADDRESS" is an existing cluster.
+        Parallel trials, in processes of joblib.
     tell : function of (trials done, trials in all, what was done), optional
     """
     trials = options.trials or (experiment.quick_trials if options.quick else experiment.trials)
     options = replace(options, trials=trials)
-    known("backend", "dask" if backend.startswith("dask:") else backend, ("loky", "threading", "dask"))
     for name, extra in {"matplotlib": "plots", **dict.fromkeys(experiment.needs, "torch")}.items():
         if find_spec(name) is None:
             raise MeshError(f"reproduce {experiment.name} needs {name}; pip install 'meshnn[{extra}]'")
@@ -78,7 +73,7 @@ def run(
         tell(done, len(planned), "")
         if missing and experiment.prepare is not None:
             experiment.prepare(options, lambda text: tell(done, len(planned), text))
-        for record in _run_trials(experiment, options, missing, jobs, backend):
+        for record in _run_trials(experiment, options, missing, jobs):
             records[record["key"]] = record | {"git": header["git"]}
             _save(path, header, records)
             done += 1
@@ -102,23 +97,15 @@ def _conclude(experiment: Experiment, folder: Path, records: list[Json]) -> Outc
 # -- trials --------------------------------------------------------------------------------------------------------
 
 
-def _run_trials(
-    experiment: Experiment, options: TrialOptions, trials: list[Json], jobs: int, backend: str
-) -> Iterator[Json]:
+def _run_trials(experiment: Experiment, options: TrialOptions, trials: list[Json], jobs: int) -> Iterator[Json]:
     """Yield the records of trials, each as soon as it is done."""
-    if not trials or (jobs == 1 and backend == "loky"):
-        for parameters in trials:
-            yield _trial(experiment, options, parameters)
-        return
-    from joblib import Parallel, delayed, parallel_config
+    from joblib import Parallel, delayed
 
-    name, _, address = backend.partition(":")
-    cluster = _dask_client(address, jobs) if name == "dask" else nullcontext()
-    with cluster, parallel_config(backend=name, n_jobs=jobs), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # it only says that processes that use much memory are replaced
         warnings.filterwarnings("ignore", "A worker stopped while some jobs")
         # unordered: a slow trial does not delay the saving of others
-        parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
+        parallel = Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
         yield from parallel(delayed(_trial)(experiment, options, parameters) for parameters in trials)
 
 
@@ -130,19 +117,6 @@ def _trial(experiment: Experiment, options: TrialOptions, parameters: Json) -> J
         raise MeshError(f"{experiment.name}, trial {key}: {error}") from None
     seconds = round(time.perf_counter() - began, 4)
     return {"key": key, "parameters": parameters, "numbers": numbers, "seconds": seconds}
-
-
-def _dask_client(address: str, jobs: int) -> Any:
-    try:
-        import distributed
-
-        local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
-        client: Any = distributed.Client  # it has no types
-        return client(**({"address": address} if address else local), set_as_default=True)
-    except ImportError:
-        raise MeshError("--backend dask needs dask.distributed; pip install 'dask[distributed]'") from None
-    except (OSError, ValueError) as error:
-        raise MeshError(f"cannot reach the Dask cluster {address}: {error}; check the address") from None
 
 
 # -- results -------------------------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ def draw_regions(
     points: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     test_mask: ArrayLike | None = None,
-    grey: bool = False,
 ) -> None:
     """Draw the predicted class for every pair of features, in deeper colours if more probable, or the value.
 
@@ -47,9 +46,7 @@ def draw_regions(
     labels : array_like (p,), optional
         Their classes, as in `classes`, or as numbers from 0; or their values.
     test_mask : array_like of bool (p,), optional
-        Test points: drawn as diamonds; in grey, dark.
-    grey : bool
-        For print: classes are greys, and their points have different shapes.
+        Test points, which are drawn as diamonds.
 
     Examples
     --------
@@ -75,10 +72,11 @@ def draw_regions(
         _draw_values(ax, x, y, answer, samples, picture)
     else:
         class_names = style.as_names("classes", classes, answer.shape[1]) or [str(c) for c in range(answer.shape[1])]
-        palette = _palette(len(class_names), grey)
+        palette = _palette(len(class_names))
         winners = _draw_classes(ax, x, y, answer, palette, picture)
-        _draw_labelled(ax, samples, _class_index(samples, len(class_names), classes), palette, grey)
-        _draw_legend(ax, class_names, palette, samples, winners, grey)
+        index = _class_index(samples, len(class_names), classes)
+        _draw_points(ax, samples, np.vstack([0.8 * palette, [[0.25, 0.25, 0.25]]])[index])  # darker than any region
+        _draw_legend(ax, class_names, palette, samples, winners)
     ax.set(xlim=limits[:2], ylim=limits[2:])
     style.axis_names(ax, *names)
     left_out = f": {len(samples.xy):,} of {samples.count:,} points" if len(samples.xy) < samples.count else ""
@@ -140,17 +138,10 @@ def _draw_classes(
     return winners
 
 
-def _palette(k: int, grey: bool) -> FloatArray:
+def _palette(k: int) -> FloatArray:
     from matplotlib.colors import to_rgb
 
-    if grey:  # from dark to light; the regions are lighter still
-        return np.repeat(np.linspace(0.0, 0.85, k)[:, None], 3, axis=1)
     return np.array([to_rgb(style.CLASSES[c % len(style.CLASSES)]) for c in range(k)])
-
-
-def _marker(c: int) -> str:
-    """Return the shape of the points of a class, in grey."""
-    return "os^vPX<>ph"[c % 10]
 
 
 def _class_index(samples: _Samples, k: int, classes: Sequence[object] | None) -> IntArray:
@@ -162,41 +153,24 @@ def _class_index(samples: _Samples, k: int, classes: Sequence[object] | None) ->
     return np.array([number.get(label, -1) for label in samples.labels.tolist()], dtype=np.int64)
 
 
-def _draw_labelled(ax: Axes, samples: _Samples, index: IntArray, palette: FloatArray, grey: bool) -> None:
-    """Draw points by class: by colour, darker than any region; in grey by shape, white to train and dark to test."""
-    if not grey:
-        _draw_points(ax, samples, np.vstack([0.8 * palette, [[0.25, 0.25, 0.25]]])[index])
-        return
-    for c in np.unique(index).tolist():
-        look = {"s": 10, "marker": _marker(c), "edgecolors": "black", "linewidths": 0.4}
-        _scatter(ax, samples, (index == c) & ~samples.test, c="white", **look)
-        _scatter(ax, samples, (index == c) & samples.test, c="black", **look)
-
-
 def _draw_points(ax: Axes, samples: _Samples, colours: FloatArray) -> None:
     size = float(np.clip(6000 / max(len(samples.xy), 1), 8.0, 18.0))
-    for chosen, marker, edge, scale in ((~samples.test, "o", "white", 1.0), (samples.test, "D", style.INK, 1.1)):
-        look = {"s": scale * size, "marker": marker, "edgecolors": edge, "linewidths": 0.45}
-        _scatter(ax, samples, chosen, c=colours[chosen], **look)
+    groups = (("points", ~samples.test, "o", "white", 1.0), ("test points", samples.test, "D", style.INK, 1.1))
+    for name, chosen, marker, edge, scale in groups:
+        if chosen.any():
+            look: dict[str, Any] = {"s": scale * size, "marker": marker, "edgecolors": edge, "linewidths": 0.45}
+            ax.scatter(*samples.xy[chosen].T, c=colours[chosen], gid=name, **look)
 
 
-def _scatter(ax: Axes, samples: _Samples, chosen: BoolArray, **look: Any) -> None:
-    if chosen.any():
-        ax.scatter(*samples.xy[chosen].T, gid="test points" if samples.test[chosen][0] else "points", **look)
-
-
-def _draw_legend(
-    ax: Axes, names: list[str], palette: FloatArray, samples: _Samples, winners: IntArray, grey: bool
-) -> None:
+def _draw_legend(ax: Axes, names: list[str], palette: FloatArray, samples: _Samples, winners: IntArray) -> None:
     from matplotlib.lines import Line2D
 
     order = sorted(range(len(names)), key=lambda c: (c not in winners, c))[:10]  # visible ones first
-    looks: list[Any] = [(names[c], _marker(c) if grey else "s", tuple(palette[c]), style.INK) for c in sorted(order)]
+    looks: list[Any] = [(names[c], "s", tuple(palette[c]), style.INK) for c in sorted(order)]
     if len(names) > len(order):
         looks.append((f"and {len(names) - len(order)} more", "", "white", "white"))
     if samples.test.any() and not samples.test.all():
-        plain = [("train", "o", style.FAINT, "white"), ("test", "D", style.FAINT, style.INK)]
-        looks += [("train", "o", "white", "black"), ("test", "o", "black", "black")] if grey else plain
+        looks += [("train", "o", style.FAINT, "white"), ("test", "D", style.FAINT, style.INK)]
     handles = [Line2D([], [], ls="", marker=m, ms=6, color=fill, mec=edge, mew=0.4) for _, m, fill, edge in looks]
     options = style.legend_options(handletextpad=0.3, handlelength=1.0, labelspacing=0.35)
     legend = ax.legend(handles, ["x"] * len(handles), loc="upper left", bbox_to_anchor=(1.02, 1.0), **options)

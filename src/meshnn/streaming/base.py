@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshnn import checks
-from meshnn.arguments import known, switch, whole_number
+from meshnn.arguments import whole_number
 from meshnn.arrays import Array, IntArray
 from meshnn.codes import ClockPlace, Mode
 from meshnn.errors import DataError, MeshError
-from meshnn.losses import loss_named
+from meshnn.losses import Loss
 from meshnn.parameters import Ties
 from meshnn.storage import Tree
-from meshnn.streaming.learners import Learner
+from meshnn.streaming.kalman import Learner
 from meshnn.streaming.state import Workspace, fill_arrays
 from meshnn.topology import Topology
 
@@ -25,6 +25,14 @@ __all__ = ["BaseStream"]
 class BaseStream:
     """One net on one stream, or on several beside each other."""
 
+    topology: Topology
+    codes: IntArray
+    ties: Ties
+    loss: Loss
+    learner: Learner
+    ticks_per_sample: int
+    memory: str
+    scale: bool
     n_streams: int = 1
     #: Samples by which targets may come later.
     delay: int = 0
@@ -34,20 +42,6 @@ class BaseStream:
     kept: ClassVar[tuple[str, ...]]
     #: Of states, influences and parameters.
     dtype: np.dtype[Any]
-
-    def __init__(
-        self, topology: Topology, codes: IntArray, ties: Ties, values: Array, *, loss: str, learner: Learner,
-        ticks_per_sample: int, memory: str, scale: bool = False,
-    ) -> None:  # fmt: skip
-        self.topology, self.codes, self.ties = topology, codes, ties
-        self.loss, self.learner = loss_named(loss), learner
-        if not self.loss.streams:
-            raise MeshError(f"streams do not know the loss {self.loss.name!r}; take another one, or MeshRegressor")
-        self.ticks_per_sample = whole_number("ticks_per_sample", ticks_per_sample, most=10_000)
-        self.memory = known("memory", memory, ("carry", "none"))
-        self.scale = switch("scale", scale)
-        topology.check_reachable(self.ticks_per_sample if memory == "none" else topology.n_neurons)
-        self._given = values  # of the mesh, which are kept up to date
 
     @property
     def width(self) -> int:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from meshnn.errors import MemoryLimitError
 from meshnn.memory import format_bytes
+from meshnn.streaming.kalman import KalmanLearner
 
 if TYPE_CHECKING:
     from meshnn.streaming.stream import Stream
 
-__all__ = ["StreamExplanation"]
+__all__ = ["StreamExplanation", "explained"]
 
 
-@dataclass(frozen=True)
-class CostRow:
-    """One way to carry influences."""
+class CostRow(NamedTuple):
+    """One way to carry influences; its numbers are infinite if they would not fit in memory."""
 
     method: str
     exact: bool
@@ -26,58 +27,55 @@ class CostRow:
     bytes: float
     chosen: bool
 
-    @classmethod
-    def of(cls, stream: Stream, method: str) -> CostRow:
-        """Return the price of a method; infinite if it would not fit in memory."""
-        chosen, size = method == stream.method, stream.dtype.itemsize
-        try:
-            plan = stream.plan if chosen else stream.planned(method)
-        except MemoryLimitError:
-            return cls(method, method == "exact", math.inf, math.inf, math.inf, chosen)
-        more, held = stream.learner.price(stream.ties.n_parameters, stream.at_once, size)
-        # nanoseconds as fitted on one core: of a multiply-add in whole rows, in runs and of the learner, where float64
-        # takes twice as long; of an edge; of a sample
-        slow = size / 4 * (0.03 * plan.tiled + 0.25 * plan.spread + 0.1 * more)
-        held += 2.0 * plan.columns * size * stream.n_streams
-        time = (500.0 + slow + 1.2 * plan.entries) / 1e3
-        return cls(method, plan.exact, float(plan.multiply_adds + more), time, held, chosen)
 
-    def cells(self) -> tuple[str, ...]:
-        """Return what a table shows."""
-        held = format_bytes(self.bytes) if self.bytes < math.inf else "too many"
-        return (self.method, "yes" if self.exact else "no", f"{self.multiply_adds:,.0f}", f"{self.microseconds:.3g}",
-                held, "<- this" if self.chosen else "")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class StreamExplanation:
+class StreamExplanation(NamedTuple):
     """The price of a sample with every method: `print` it, or read `rows`."""
 
     title: str
     rows: tuple[CostRow, ...]
 
-    @classmethod
-    def of(cls, stream: Stream) -> StreamExplanation:
-        """Of a stream that need not have run."""
-        t = stream.topology
-        memory = "state carried on" if stream.memory == "carry" else "state forgotten between samples"
-        title = (
-            f"{stream.n_streams} stream{'s' * (stream.n_streams > 1)} of a net "
-            f"{t.n_inputs}-{t.n_hidden}-{t.n_outputs}, {t.n_edges} edges, {stream.ticks_per_sample} ticks per sample, "
-            f"{memory}, learned by {stream.learner.described}"
-        )
-        if stream.at_once < t.n_outputs:
-            title += f", each sample with its class and the {stream.at_once - 1} likeliest of the others"
-        names = dict.fromkeys(["exact", "snap-1", "snap-2", stream.method])
-        return cls(title, tuple(CostRow.of(stream, name) for name in names))
-
     def __str__(self) -> str:
-        head = ("method", "exact", "multiply-adds", "microseconds", "bytes", "")
-        table = [head, *(row.cells() for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(f"{cell:{'>' if 2 <= c <= 4 else '<'}{widths[c]}}" for c, cell in enumerate(row)).rstrip()
-            for row in table
-        ]
+        lines = [f"{'method':<8}  {'exact':<5}  {'multiply-adds':>13}  {'microseconds':>12}  {'bytes':>8}"]
+        for row in self.rows:
+            exact, held = "yes" if row.exact else "no", format_bytes(row.bytes) if row.bytes < math.inf else "too many"
+            numbers = f"{row.multiply_adds:>13,.0f}  {row.microseconds:>12.3g}  {held:>8}"
+            lines.append(f"{row.method:<8}  {exact:<5}  {numbers}{'  <- this' if row.chosen else ''}")
         note = "A sample of one stream, without what a call costs; microseconds are those of one core of a Xeon."
         return "\n".join([self.title, *lines, note])
+
+
+def explained(stream: Stream) -> StreamExplanation:
+    """Return the prices of a stream, which need not have run."""
+    t, learner = stream.topology, stream.learner
+    memory = "state carried on" if stream.memory == "carry" else "state forgotten between samples"
+    title = (
+        f"{stream.n_streams} stream{'s' * (stream.n_streams > 1)} of a net "
+        f"{t.n_inputs}-{t.n_hidden}-{t.n_outputs}, {t.n_edges} edges, {stream.ticks_per_sample} ticks per sample, "
+        f"{memory}, learned by {learner.name}"
+    )
+    if isinstance(learner, KalmanLearner):
+        kind = "one covariance of" if learner.kind == "full" else "decoupled by neuron,"
+        title += f" ({kind} {stream.ties.n_parameters} parameters)"
+    if stream.at_once < t.n_outputs:
+        title += f", each sample with its class and the {stream.at_once - 1} likeliest of the others"
+    names = dict.fromkeys(["exact", "snap-1", "snap-2", stream.method])
+    return StreamExplanation(title, tuple(_cost(stream, name) for name in names))
+
+
+def _cost(stream: Stream, method: str) -> CostRow:
+    chosen, size, n = method == stream.method, stream.dtype.itemsize, stream.ties.n_parameters
+    try:
+        plan = stream.plan if chosen else stream.planned(method)
+    except MemoryLimitError:
+        return CostRow(method, method == "exact", math.inf, math.inf, math.inf, chosen)
+    more, held = 4.0 * n, 3.0 * n * size  # of an optimiser: its moments and the parameters
+    if isinstance(stream.learner, KalmanLearner):  # half of each block is read twice for every output
+        known = stream.learner.filter
+        more = 2.0 * stream.at_once * float(np.square(np.diff(known.first).astype(float)).sum())
+        held = float(known.P.nbytes)
+    held += 2.0 * plan.columns * size * stream.n_streams
+    # nanoseconds as fitted on one core: of a multiply-add in whole rows, in runs and of the learner, where float64
+    # takes twice as long; of an edge; of a sample
+    slow = size / 4 * (0.03 * plan.tiled + 0.25 * plan.spread + 0.1 * more)
+    time = (500.0 + slow + 1.2 * plan.entries) / 1e3
+    return CostRow(method, plan.exact, float(plan.multiply_adds + more), time, held, chosen)

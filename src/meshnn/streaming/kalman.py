@@ -8,7 +8,9 @@ different neurons are assumed independent, but the innovation matrix is still th
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -19,10 +21,10 @@ from meshnn.arguments import FROM_0, POSITIVE, SHARE, known, real_number, whole_
 from meshnn.arrays import Array, FloatArray, IntArray
 from meshnn.codes import Memo, StreamNumbers
 from meshnn.errors import MeshError
-from meshnn.streaming.learners import Learner
+from meshnn.streaming.learners import FirstOrderLearner
 from meshnn.streaming.state import LIMITS, Workspace, aligned
 
-__all__ = ["KalmanLearner", "KalmanSettings"]
+__all__ = ["KalmanLearner", "KalmanSettings", "Learner"]
 
 
 @dataclass(frozen=True)
@@ -127,29 +129,31 @@ class _Block(NamedTuple):
 
     members: IntArray
     width: int  # a multiple of StreamNumbers.STRIP
-    strips: FloatArray
+    packed: FloatArray
+
+    def _strips(self) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield the rows of each strip, and its numbers (STRIP, columns)."""
+        at, size = 0, int(StreamNumbers.STRIP)
+        for i in range(0, self.width, size):
+            strip = self.packed[at : at + size * (i + size)].reshape(size, -1)
+            yield slice(i, i + size), strip
+            at += strip.size
 
     def read(self) -> FloatArray:
-        dense, at, n = np.zeros((self.width, self.width)), 0, len(self.members)
-        for i in range(0, self.width, StreamNumbers.STRIP):
-            size = StreamNumbers.STRIP * (i + StreamNumbers.STRIP)
-            dense[i : i + StreamNumbers.STRIP, : i + StreamNumbers.STRIP] = self.strips[at : at + size].reshape(
-                StreamNumbers.STRIP, -1
-            )
-            at += size
+        dense, n = np.zeros((self.width, self.width)), len(self.members)
+        for rows, strip in self._strips():
+            dense[rows, : strip.shape[1]] = strip
         lower = np.tril(dense)[:n, :n]
         return np.asarray(lower + np.tril(lower, -1).T)
 
     def write(self, P: FloatArray) -> None:
-        dense, at = np.zeros((self.width, self.width)), 0
+        dense = np.zeros((self.width, self.width))
         dense[: len(P), : len(P)] = P
-        for i in range(0, self.width, StreamNumbers.STRIP):
-            strip = dense[i : i + StreamNumbers.STRIP, : i + StreamNumbers.STRIP]
-            self.strips[at : at + strip.size] = strip.ravel()
-            at += strip.size
+        for rows, strip in self._strips():
+            strip[:] = dense[rows, : strip.shape[1]]
 
 
-class KalmanLearner(Learner):
+class KalmanLearner:
     """The extended Kalman filter, and what it knows about the parameters of a net. Settings: `KalmanSettings`, and
 
     Parameters
@@ -180,6 +184,7 @@ class KalmanLearner(Learner):
 
     name = "ekf"
     filters = True
+    pace = (0.0, 1.0)  # of first-order learners
 
     def __init__(self, group: IntArray, n_outputs: int, dtype: Any = None, replays: int = 500, **settings: Any) -> None:
         if wrong := [name for name in settings if name not in KalmanSettings.__dataclass_fields__]:
@@ -210,27 +215,11 @@ class KalmanLearner(Learner):
         """Return the filter."""
         return self.struct, None
 
-    @staticmethod
-    def dtype(given: np.dtype[Any]) -> np.dtype[Any]:
-        """Return float64."""
-        return np.dtype(np.float64)
-
-    @property
-    def described(self) -> str:
-        """What it is, with the kind of its covariance."""
-        kind = "one covariance of" if self.kind == "full" else "decoupled by neuron,"
-        return f"ekf ({kind} {len(self.group)} parameters)"
-
-    def price(self, n_parameters: int, n_outputs: int, itemsize: int) -> tuple[float, float]:
-        """Return what it costs to read half of each block twice for every output."""
-        widths = np.diff(self.filter.first).astype(float)
-        return float(2 * n_outputs * np.square(widths).sum()), float(self.filter.P.nbytes)
-
     def state(self) -> dict[str, Array]:
         """Return the covariance and the rest."""
         return {"P": self.filter.P, "memo": self.filter.memo}
 
-    def limits(self) -> dict[str, tuple[Any, Any]]:
+    def limits(self, dtype: np.dtype[Any]) -> dict[str, tuple[Any, Any]]:
         """Return the ceiling of variances, and bounds of the rest as `_core/kalman.hpp` keeps it."""
         settings, ceiling, most = self.settings, 2.0 * self.filter.ceiling, LIMITS.stored
         low, high = np.full(len(self.filter.memo), -most), np.full(len(self.filter.memo), most)
@@ -316,20 +305,18 @@ class KalmanLearner(Learner):
         home, place = np.full(len(self.group), -1), np.zeros(len(self.group), np.int64)
         for b, block in enumerate(before):
             home[block.members], place[block.members] = b, np.arange(len(block.members))
-        dense: dict[int, FloatArray] = {}
+        read = cache(lambda b: before[b].read())  # one block may become many
         for block in new.blocks():
             old = origin[block.members]
-            b = int(home[old[0]]) if old[0] >= 0 else -1
-            if b >= 0 and np.array_equal(old, before[b].members):
-                block.strips[:] = before[b].strips  # unchanged, as most of many blocks are
+            b = int(home[old[0]])
+            if old[0] >= 0 and np.array_equal(old, before[b].members):
+                block.packed[:] = before[b].packed  # unchanged, as most of many blocks are
                 continue
             P = block.read()
             for b in np.unique(home[old[old >= 0]]).tolist():
-                if b not in dense:
-                    dense[b] = before[b].read()
                 here = np.flatnonzero((old >= 0) & (home[old] == b))
                 there = place[old[here]]
-                P[np.ix_(here, here)] = dense[b][np.ix_(there, there)]
+                P[np.ix_(here, here)] = read(b)[np.ix_(there, there)]
             block.write(P)
         memo, known = new.filter.memo, self.filter.memo
         memo[: Memo.NOISE] = known[: Memo.NOISE]
@@ -338,3 +325,7 @@ class KalmanLearner(Learner):
         kept = np.flatnonzero(origin >= 0)
         memo[Memo.NOISE + new.n_outputs + kept] = known[Memo.NOISE + self.n_outputs + origin[kept]]
         return new
+
+
+#: The settings of a learner, and what it remembers from sample to sample.
+Learner = FirstOrderLearner | KalmanLearner

@@ -1,8 +1,7 @@
-"""How a stream learns from the derivatives of its outputs: the interface, Adam and sgd. `kalman.py` has the filter."""
+"""How a stream learns from the derivatives of its outputs: Adam and sgd. `kalman.py` has the filter."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,56 +12,20 @@ from meshnn.arrays import Array, IntArray
 from meshnn.codes import StepRule
 from meshnn.streaming.state import LIMITS, Workspace
 
-__all__ = ["AdamLearner", "Learner", "SgdLearner"]
+__all__ = ["AdamLearner", "FirstOrderLearner", "SgdLearner"]
 
 
-class Learner(ABC):
-    """The settings of a learner, and what it remembers from step to step."""
+class FirstOrderLearner:
+    """A step along the gradient of the last sample, which is shortened to `clip` if it is longer.
+
+    `moments` are what it remembers; `_core/core.hpp` describes the fields.
+    """
 
     name: ClassVar[str]
     #: Whether it is a filter, which knows how sure it is.
     filters: ClassVar[bool] = False
-    #: Of first-order learners; `_core/core.hpp` describes the fields.
-    moments: Workspace
-    #: Learning rate and longest gradient of first-order learners.
-    pace: tuple[float, float] = (0.0, 1.0)
     #: Samples that are kept to be learned from again.
-    places: int = 0
-
-    @property
-    def described(self) -> str:
-        """What it is, in words."""
-        return self.name
-
-    @staticmethod
-    def dtype(given: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the precision it works in."""
-        return given
-
-    @abstractmethod
-    def moved(self, parameters: IntArray, groups: IntArray, outputs: IntArray) -> Learner:
-        """Return the same for other parameters, of which each was one of these, or is new (-1); and so the outputs."""
-
-    @abstractmethod
-    def structs(self) -> tuple[Any, Any]:
-        """Return the filter and the optimiser as the core takes them; None for the one that it is not."""
-
-    @abstractmethod
-    def price(self, n_parameters: int, n_outputs: int, itemsize: int) -> tuple[float, float]:
-        """Return the multiply-adds of an update, and the bytes it holds."""
-
-    @abstractmethod
-    def state(self) -> dict[str, Array]:
-        """Return all that it remembers, by name; arrays that may be written to."""
-
-    @abstractmethod
-    def limits(self) -> dict[str, tuple[Any, Any]]:
-        """Return the smallest and largest numbers of stored arrays: others would make parameters infinite."""
-
-
-class FirstOrderLearner(Learner):
-    """A step along the gradient of the last sample, which is shortened to `clip` if it is longer."""
-
+    places = 0
     code: ClassVar[int]
 
     def __init__(
@@ -78,11 +41,11 @@ class FirstOrderLearner(Learner):
         )  # fmt: skip
 
     def structs(self) -> tuple[Any, Any]:
-        """Return the optimiser."""
+        """Return the filter and the optimiser as the core takes them: there is no filter."""
         return None, _core.Struct("OptimizerState", vars(self.moments), self.moments.first.dtype.char)
 
     def moved(self, parameters: IntArray, groups: IntArray, outputs: IntArray) -> Self:
-        """Return the same with the moments that were there."""
+        """Return the same for other parameters, of which each was one of these, or is new (-1)."""
         m, kept = self.moments, parameters >= 0
         settings = {"clip": self.pace[1], "l2": m.l2, "momentum": m.beta1}
         found = type(self)(parameters, len(outputs), m.first.dtype, self.pace[0], **settings)
@@ -90,17 +53,13 @@ class FirstOrderLearner(Learner):
             array[kept] = getattr(m, name)[parameters[kept]]
         return found
 
-    def price(self, n_parameters: int, n_outputs: int, itemsize: int) -> tuple[float, float]:
-        """Return what an update of moments and parameters costs."""
-        return 4.0 * n_parameters, 3.0 * n_parameters * itemsize
-
     def state(self) -> dict[str, Array]:
-        """Return the moments."""
+        """Return all that it remembers, by name; arrays that may be written to."""
         return {"first": self.moments.first, "second": self.moments.second}
 
-    def limits(self) -> dict[str, tuple[Any, Any]]:
-        """Return bounds whose squares are finite."""
-        most = LIMITS.stored if self.moments.first.dtype.itemsize == 8 else float(np.sqrt(LIMITS.stored))
+    def limits(self, dtype: np.dtype[Any]) -> dict[str, tuple[Any, Any]]:
+        """Return the smallest and largest numbers of stored arrays: squares of others could be infinite."""
+        most = LIMITS.stored if dtype.itemsize == 8 else float(np.sqrt(LIMITS.stored))
         return {"first": (-most, most), "second": (0.0, most), "values": (-most, most)}
 
 

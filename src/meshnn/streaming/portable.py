@@ -6,6 +6,7 @@ The mathematics is in `_core/portable.h`, which the core runs and `export/c/lear
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -17,23 +18,31 @@ from meshnn.arrays import Array, IntArray
 from meshnn.errors import MeshError
 from meshnn.export.c.learner import write_learner
 from meshnn.export.snapshot import write_snapshot
-from meshnn.parameters import Ties
 from meshnn.storage import Tree
 from meshnn.streaming.base import BaseStream
 from meshnn.streaming.kalman import KalmanLearner
 from meshnn.streaming.portable_plan import blocks_of, new_portable_state, plan_portable, rule_of
 from meshnn.streaming.state import LIMITS
 from meshnn.streaming.stream import Stream
-from meshnn.topology import Topology
 
 __all__ = ["PortableStream", "portable_of"]
 
 
 class PortableStream(BaseStream):
-    """One net on one stream, in float32, strictly: made by `Mesh.stream(portable=True)`.
+    """One net on one stream, in float32, strictly: made by `Mesh.stream(portable=True)` and `Stream.portable`.
 
     It has what `Stream` has for one stream with the exact influence and targets that come in time. The filter has one
     covariance, never learns from a sample twice, and takes classes by how far the right one exceeds the others.
+
+    It goes on where a stream is: with its parameters, states, influences, moments or covariance, and scaling. Samples
+    that a filter kept to learn from again stay behind.
+
+    Parameters
+    ----------
+    stream : Stream
+        Of one net, exact, without late targets; `model.stream_` of a `MeshStreamClassifier` or `Regressor`.
+    values : (n_parameters,), optional
+        The parameters of a mesh, which are kept up to date. By default the stream has its own.
 
     Examples
     --------
@@ -51,16 +60,30 @@ class PortableStream(BaseStream):
                       "clock")  # fmt: skip
     dtype = np.dtype(np.float32)
 
-    def __init__(self, topology: Topology, codes: IntArray, ties: Ties, values: Array, **shared: Any) -> None:
-        super().__init__(topology, codes, ties, values, **shared)
+    def __init__(self, stream: Stream, values: Array | None = None) -> None:
+        if (stream.n_streams, stream.method, stream.delay) != (1, "exact", 0):
+            raise MeshError(
+                'a portable stream is one (n_streams=1), exact (method="exact") and learns in time (delay=0); '
+                f"this one has n_streams={stream.n_streams}, method={stream.method!r}, delay={stream.delay}"
+            )
         losses = code.LossCode
-        if self.loss.code not in (losses.SQUARED_ERROR, losses.BINARY_CROSS_ENTROPY, losses.CROSS_ENTROPY):
+        if stream.loss.code not in (losses.SQUARED_ERROR, losses.BINARY_CROSS_ENTROPY, losses.CROSS_ENTROPY):
             names = "squared_error, binary_cross_entropy and cross_entropy"
-            raise MeshError(f"a portable stream knows the losses {names}, not {self.loss.name!r}")
+            raise MeshError(f"a portable stream knows the losses {names}, not {stream.loss.name!r}")
+        self.topology, self.codes, self.ties = stream.topology, stream.codes, stream.ties
+        self.loss, self.learner, self.scale = stream.loss, stream.learner, stream.scale
+        self.ticks_per_sample, self.memory = stream.ticks_per_sample, stream.memory
         self.net = plan_portable(self)
         self.rule = rule_of(self.learner)
-        self.room = new_portable_state(self)
-        self._bind()
+        self.room = new_portable_state(self, stream)
+        self._given = self.room.theta.copy() if values is None else values
+        if stream.room.J.any():
+            whole = np.zeros((self.ties.n_numbers, self.topology.n_neurons))
+            np.add.at(whole, self.ties.number, stream.influences())
+            self.set_influences(whole)
+        for name in self.kept:
+            if not np.isfinite(getattr(self.room, name)).all():
+                raise MeshError(f"{name} of the stream has numbers that float32 does not hold; scale the data before")
 
     def jacobian(self) -> Array:
         """Derivative of every output of the last sample by every parameter `(1, n_outputs, n_parameters)`."""
@@ -106,7 +129,7 @@ class PortableStream(BaseStream):
         return upper + np.triu(upper, 1).T
 
     def _limits(self) -> dict[str, tuple[Any, Any]]:
-        limits = self.learner.limits()
+        limits = self.learner.limits(self.dtype)
         limits["theta"] = limits.pop("values")
         # the samples, q and a mean square of a filter; or powers of Adam's betas
         most = max(self.room.memo[1], self.rule[11]) * 1.001
@@ -116,61 +139,8 @@ class PortableStream(BaseStream):
     def _restored(self) -> None:
         self._given[:] = self.room.theta
 
-    @classmethod
-    def from_stream(cls, stream: Stream) -> PortableStream:
-        """Where a stream is, in float32: parameters, states, influences, moments or covariance, scaling.
-
-        A filter goes on with the settings it has; samples that it kept to learn from again stay behind.
-
-        Parameters
-        ----------
-        stream : Stream
-            Of one net, exact, without late targets; `model.stream_` of a `MeshStreamClassifier` or `Regressor`.
-
-        Examples
-        --------
-        >>> from meshnn import Mesh, Topology
-        >>> from meshnn.streaming.portable import PortableStream
-        >>> mesh = Mesh(Topology.mesh(1, 3, 1), activation="tanh", random_state=0)
-        >>> stream = mesh.stream(learner="ekf")
-        >>> y = stream.step([1.0])
-        >>> stream.learn([0.5])
-        >>> PortableStream.from_stream(stream).samples
-        1
-        """
-        if (stream.n_streams, stream.method, stream.delay) != (1, "exact", 0):
-            raise MeshError(
-                'a portable stream is one (n_streams=1), exact (method="exact") and learns in time (delay=0); '
-                f"this one has n_streams={stream.n_streams}, method={stream.method!r}, delay={stream.delay}"
-            )
-        found = cls(
-            stream.topology, stream.codes, stream.ties, stream.values.astype(np.float32), loss=stream.loss.name,
-            learner=stream.learner, ticks_per_sample=stream.ticks_per_sample, memory=stream.memory, scale=stream.scale,
-        )  # fmt: skip
-        room, old, learner = found.room, stream.room, stream.learner
-        whole = np.zeros((stream.ties.n_numbers, stream.topology.n_neurons))
-        np.add.at(whole, stream.ties.number, stream.influences())
-        found.set_influences(whole)
-        room.s[:], room.clock[:] = old.s[0], old.clock[: len(room.clock)]
-        room.x_moments[:], room.y_moments[:] = old.x_moments.ravel(), old.y_moments.ravel()
-        if isinstance(learner, KalmanLearner):
-            memo, C = learner.filter.memo, stream.topology.n_outputs
-            room.P[:] = learner.covariance()[np.triu_indices(stream.ties.n_parameters)]
-            room.memo[:] = memo[code.Memo.SAMPLES], math.exp(memo[code.Memo.LOG_Q]), memo[code.Memo.MEAN_SQUARE]
-            room.noise[:], room.last[:] = memo[code.Memo.NOISE : code.Memo.NOISE + C], memo[code.Memo.NOISE + C :]
-        else:
-            m = learner.moments
-            room.first[:] = m.first
-            if learner.name == "adam":
-                room.second[:] = m.second
-                room.memo[:2] = m.beta1**stream.learned, m.beta2**stream.learned
-        for name in cls.kept:
-            if not np.isfinite(getattr(room, name)).all():
-                raise MeshError(f"{name} of the stream has numbers that float32 does not hold; scale the data before")
-        return found
-
     def into_stream(self, stream: Stream) -> None:
-        """The inverse of `from_stream`: let a stream go on from here; of tied parameters influences begin anew."""
+        """Let a stream of the same net go on from here; of tied parameters influences begin anew."""
         room, old, learner, N = self.room, stream.room, stream.learner, stream.ties.n_parameters
         if self.learner.name != learner.name or self.scale != stream.scale:
             raise MeshError(f"the stream learns by {learner.name!r}, what is to go on in it by {self.learner.name!r}")
@@ -208,16 +178,12 @@ class PortableStream(BaseStream):
 
     # -- how it runs ---------------------------------------------------------------------------------------------
 
-    def _bind(self) -> None:
-        parts = (("PortableNet", self.net), ("PortableState", self.room))
-        self._structs = tuple(_core.Struct(name, vars(part), "f") for name, part in parts)
+    @cached_property
+    def _structs(self) -> tuple[Any, Any]:
+        return _core.Struct("PortableNet", vars(self.net), "f"), _core.Struct("PortableState", vars(self.room), "f")
 
     def __getstate__(self) -> Tree:
         return {name: value for name, value in self.__dict__.items() if name != "_structs"}
-
-    def __setstate__(self, state: Tree) -> None:
-        self.__dict__.update(state)
-        self._bind()
 
     def refresh(self) -> None:
         """Read the parameters of the mesh again, after they were changed elsewhere."""
@@ -251,36 +217,35 @@ def portable_of(model: Any, learner: str | None = None, **settings: Any) -> Port
         Of the learner, as in `Mesh.stream`. A filter goes on from what training says about the parameters, as
         `predict(X, return_std=True)` does; where that is not known, it is as sure as if each had a variance of 0.01.
     """
-    stream = getattr(model, "stream_", None)
-    if isinstance(stream, Stream):
-        if not settings and learner in (None, stream.learner.name):
-            return PortableStream.from_stream(stream)
-        mesh, moments = model.mesh_, (stream.room.x_moments, stream.room.y_moments)
-        chosen = {"memory": stream.memory, "ticks_per_sample": stream.ticks_per_sample, "scale": stream.scale}
-        loss = stream.loss.name
+    known, chosen, moments = getattr(model, "stream_", None), dict[str, Any](), None
+    if isinstance(known, Stream):
+        if not settings and learner in (None, known.learner.name):
+            return PortableStream(known)
+        mesh, loss, moments = model.mesh_, known.loss.name, (known.room.x_moments, known.room.y_moments)
+        chosen = {"memory": known.memory, "ticks_per_sample": known.ticks_per_sample, "scale": known.scale}
     elif hasattr(model, "preprocessing_") and hasattr(model, "mesh_"):
         mesh, loss, scaling = model.mesh_, model.loss_, model.preprocessing_.scaling
         moments = (_as_moments(scaling.x_mean, scaling.x_scale), _as_moments(scaling.y_mean, scaling.y_scale))
         chosen = {"scale": True} | _in_time(model)
     elif hasattr(model, "stream") and hasattr(model, "values"):
-        return _detached(model.stream(learner=learner or _suiting(model), portable=True, **settings))
+        mesh, loss = model, "squared_error"
     else:
         raise MeshError(
             f"{type(model).__name__} is no model that goes on learning from single rows; "
             "make a stream of its net yourself: model.mesh_.stream(portable=True)"
         )
-    found = _detached(mesh.stream(loss, learner or _suiting(mesh), portable=True, **chosen, **settings))
-    if found.learner.filters:
-        _trust(found, getattr(model, "_laplace", None), mesh.live_parameters())
-    found.room.x_moments[:] = moments[0].ravel()
-    if found.room.y_moments.size:
-        found.room.y_moments[:] = moments[1].ravel()
-    return found
-
-
-def _suiting(mesh: Any) -> str:
-    """The learner of a net that has none yet."""
-    return "ekf" if mesh.n_parameters**2 <= LIMITS.full_covariance else "adam"
+    if learner is None:
+        learner = "ekf" if mesh.n_parameters**2 <= LIMITS.full_covariance else "adam"
+    if learner == "ekf":
+        settings = {"covariance": "full"} | settings
+    stream = mesh.stream(loss, learner, **chosen, **settings)
+    if moments is not None:
+        if isinstance(stream.learner, KalmanLearner):
+            _trust(stream.learner, getattr(model, "_laplace", None), mesh.live_parameters())
+        stream.room.x_moments[:] = moments[0]
+        if stream.room.y_moments.size:
+            stream.room.y_moments[:] = moments[1]
+    return PortableStream(stream)
 
 
 def _in_time(model: Any) -> dict[str, Any]:
@@ -296,22 +261,16 @@ def _in_time(model: Any) -> dict[str, Any]:
     return {"memory": "carry", "ticks_per_sample": reading.per_step}
 
 
-def _detached(stream: PortableStream) -> PortableStream:
-    """With parameters of its own."""
-    stream._given = stream._given.copy()
-    return stream
-
-
-def _trust(found: PortableStream, known: Any, live: IntArray) -> None:
-    """A filter that knows what training has found: the covariance of the parameters and the noise, if there is one."""
-    n = found.ties.n_parameters
-    P = np.eye(n) * LIMITS.trained * np.float64(found.room.P[0])
+def _trust(learner: KalmanLearner, known: Any, live: IntArray) -> None:
+    """Let a filter know what training has found: the covariance of the parameters and the noise, if there is one."""
+    P = np.eye(len(learner.group)) * LIMITS.trained * learner.settings.p0
     if known is not None and not isinstance(known, str) and not known.last_layer:
         (root,) = known.roots
         P[np.ix_(live, live)] = known.noise.mean() * (root.T @ root)
-        found.room.noise[:] = np.maximum(known.noise, found.rule[8])
-        found.room.memo[code.PortableMemo.SAMPLES] = LIMITS.noise_samples  # the noise is known that well
-    found.room.P[:] = P[np.triu_indices(n)]
+        memo, C = learner.filter.memo, learner.n_outputs
+        memo[code.Memo.NOISE : code.Memo.NOISE + C] = np.maximum(known.noise, learner.filter.noise_floor)
+        memo[code.Memo.SAMPLES] = LIMITS.noise_samples  # the noise is known that well
+    learner.set_covariance(P)
 
 
 def _as_moments(mean: Any, scale: Any) -> Array:

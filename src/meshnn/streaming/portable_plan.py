@@ -4,42 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
-from meshnn.codes import MomentRow, StepRule
-from meshnn.errors import MeshError
+from meshnn.codes import Memo, StepRule
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
 from meshnn.plan.influence import reach_sets
-from meshnn.streaming.kalman import KalmanLearner
-from meshnn.streaming.learners import AdamLearner, Learner, SgdLearner
+from meshnn.streaming.kalman import KalmanLearner, Learner
+from meshnn.streaming.learners import AdamLearner, SgdLearner
 from meshnn.streaming.state import Workspace
-from meshnn.streaming.stream import new_learner
 from meshnn.topology import Topology
 
 if TYPE_CHECKING:
     from meshnn.streaming.portable import PortableStream
+    from meshnn.streaming.stream import Stream
 
-__all__ = ["blocks_of", "new_portable_state", "plan_portable", "portable_learner", "rule_of"]
-
-
-def portable_learner(
-    learner: str, topology: Topology, ties: Ties, settings: dict[str, Any], given: dict[str, Any]
-) -> Learner:
-    """By its name, or a sentence about what a portable stream has not; `given` are the choices of `Mesh.stream`."""
-    for name, value in (("n_streams", 1), ("delay", 0), ("method", "exact")):
-        if given[name] != value:
-            raise MeshError(f"a portable stream has {name}={value!r} only, got {given[name]!r}")
-    if learner == "ekf":
-        if settings.get("covariance") == "decoupled":
-            raise MeshError('a portable filter has one covariance; leave covariance at "auto" or take fewer parameters')
-        if settings.get("replays"):
-            raise MeshError("a portable filter keeps no samples to learn from again; leave replays out")
-        settings = {**settings, "covariance": "full", "replays": 0}
-    return new_learner(learner, topology, ties, np.dtype(np.float32), settings)
+__all__ = ["blocks_of", "new_portable_state", "plan_portable", "rule_of"]
 
 
 def rule_of(learner: Learner) -> Array:
@@ -129,32 +112,30 @@ def blocks_of(net: Workspace) -> Iterator[tuple[IntArray, IntArray, slice]]:
         at += size
 
 
-def new_portable_state(stream: PortableStream) -> Workspace:
-    """Make the arrays of a stream that has seen nothing."""
+def new_portable_state(stream: PortableStream, origin: Stream) -> Workspace:
+    """Make the arrays, with all that another stream remembers in float32."""
     t, net, N = stream.topology, stream.net, stream.ties.n_parameters
-    filters, adam = stream.learner.filters, isinstance(stream.learner, AdamLearner)
-    half = N * (N + 1) // 2 if filters else 0
+    learner, known, filters = origin.learner, origin.room, stream.learner.filters
     columns = max((last.stop for *_, last in blocks_of(net)), default=0)
-    check_fits(4.0 * (columns + half), "a portable stream", "take a net with fewer parameters")
-    rows, C, M = len(net.code), t.n_outputs, MomentRow.ALL * stream.scale
+    check_fits(4.0 * (columns + filters * N * (N + 1) // 2), "a portable stream", "take a net with fewer parameters")
+    rows, links = len(net.code), int(np.diff(net.sub_ptr[net.row_ptr]).max(initial=1))
     sizes = {
-        "s": t.n_neurons, "other": t.n_neurons, "J": columns, "first": 0 if filters else N, "second": N * adam,
-        "P": half, "last": N * filters, "noise": C * filters, "memo": 3, "x_moments": M * t.n_inputs,
-        "y_moments": 0 if stream.loss.likelihood else M * C, "t": rows, "d": rows,
-        "w": int(np.diff(net.sub_ptr[net.row_ptr]).max(initial=1)),
+        "other": t.n_neurons, "J": columns, "t": rows, "d": rows, "w": links,
         "column": 4 * int(np.diff(net.row_ptr).max(initial=1)), "h": N, "u": N * filters, "grad": N,
-        "moved": N * filters, "g": C, "scaled": stream.width,
+        "moved": N * filters, "g": t.n_outputs, "scaled": stream.width,
     }  # fmt: skip
-    room = Workspace(
-        theta=stream._given.astype(np.float32), clock=np.zeros(4, np.int64),
+    taken = {"theta": origin.values, "s": known.s[0], "x_moments": known.x_moments, "y_moments": known.y_moments}
+    taken |= dict.fromkeys(("first", "second", "P", "last", "noise"), np.empty(0))
+    if isinstance(learner, KalmanLearner):
+        memo, C = learner.filter.memo, t.n_outputs
+        taken |= {"P": learner.covariance()[np.triu_indices(N)], "noise": learner.noise, "last": memo[Memo.NOISE + C :],
+                  "memo": [memo[Memo.SAMPLES], learner.q, memo[Memo.MEAN_SQUARE]]}  # fmt: skip
+    else:
+        m, adam, steps = learner.moments, isinstance(learner, AdamLearner), origin.learned
+        taken |= {"first": m.first, "second": m.second[: N * adam],
+                  "memo": [m.beta1**steps, m.beta2**steps, 0] if adam else [1, 1, 0]}  # fmt: skip
+    return Workspace(
+        clock=known.clock[:4].copy(),
         **{name: np.zeros(size, np.float32) for name, size in sizes.items()},
-    )  # fmt: skip
-    room.s[t.n_inputs : t.n_clamped] = 1  # the bias
-    room.memo[:2] = 1
-    if isinstance(stream.learner, KalmanLearner):
-        settings = stream.learner.settings
-        diagonal = np.concatenate([[0], np.cumsum(np.arange(N, 1, -1))]) if N else np.empty(0, np.int64)
-        room.P[diagonal.astype(np.int64)] = settings.p0
-        room.memo[:] = 0, settings.q, 0
-        room.noise[:] = 1.0 if settings.noise == "auto" else settings.noise
-    return room
+        **{name: np.array(values, np.float32).ravel() for name, values in taken.items()},
+    )

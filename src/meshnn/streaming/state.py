@@ -43,6 +43,9 @@ class StreamLimits:
 
 LIMITS = StreamLimits()
 
+#: Arrays with inputs and forecasts that are missing, which are NaN, and influences, which may have overflowed.
+NOT_FINITE = ("J", "past_derivatives", "last_x", "replay_x", "replay_y", "pending")
+
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     """Return zeros that begin at a cache line."""
@@ -104,27 +107,28 @@ def standardised(values: Array, mean: FloatArray, scale: FloatArray, cut: float)
     return np.where(np.isfinite(found), found, 0.0)
 
 
-def fill_arrays(into: Mapping[str, Array], stored: Any, limits: Mapping[str, tuple[Any, Any]]) -> None:
+def fill_arrays(
+    into: Mapping[str, Array], stored: Any, limits: Mapping[str, tuple[Any, Any]] | None = None, gaps: bool = False
+) -> None:
     """Copy stored arrays, which may come from a stranger's file, into the arrays of those names: all of them or none.
 
-    Names, shapes and dtypes must be the same. Numbers lie within the `limits` of their name or are finite; counters are
-    not negative and `side` is 0 or 1.
+    Names, shapes and dtypes must be the same. Numbers lie within the `limits` of their name or are finite, or NaN where
+    there are `gaps`; counters are not negative.
     """
     if not isinstance(stored, dict) or set(stored) != set(into):
         found = sorted(stored) if isinstance(stored, dict) else type(stored).__name__
         raise FileError(f"the stored arrays must be {', '.join(sorted(into))}; got {found}")
+    limits, most = limits or {}, np.finfo(np.float64).max
     for name, array in into.items():
         given = stored[name]
         if not isinstance(given, np.ndarray) or (given.shape, given.dtype) != (array.shape, array.dtype):
             found = f"{given.shape} {given.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
             raise FileError(f"the stored {name} must be {array.shape} {array.dtype}, got {found}")
-        most = np.finfo(np.float64).max
+        if name in NOT_FINITE and name not in limits:
+            continue
         low, high = limits.get(name, (-most, most) if array.dtype.kind == "f" else (0, 2.0**62))
         checked = (given[: ClockPlace.RANDOM] if name == "clock" else given).astype(np.float64)
-        # inputs and forecasts that are missing are NaN, and influences may have overflowed
-        not_finite = ("J", "past_derivatives", "last_x", "replay_x", "replay_y", "pending")
-        free = name in not_finite and name not in limits
-        if not free and not ((checked >= low) & (checked <= high)).all():
+        if not ((checked >= low) & (checked <= high) | (gaps & np.isnan(checked))).all():
             raise FileError(f"the stored {name} has numbers that no stream holds")
     for name, array in into.items():
         array[...] = stored[name]

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from meshnn import _core
 from meshnn import codes as code
-from meshnn.arguments import known, whole_number
+from meshnn.arguments import known, switch, whole_number
 from meshnn.arrays import Array, IntArray
 from meshnn.errors import MeshError
+from meshnn.losses import loss_named
 from meshnn.parameters import Ties
 from meshnn.plan.influence import InfluencePlan, plan_influence
 from meshnn.storage import Tree
 from meshnn.streaming.base import BaseStream
-from meshnn.streaming.explanation import StreamExplanation
+from meshnn.streaming.explanation import StreamExplanation, explained
 from meshnn.streaming.growth import Growth, moved_influences, row_slices
-from meshnn.streaming.kalman import KalmanLearner
-from meshnn.streaming.learners import AdamLearner, Learner, SgdLearner
+from meshnn.streaming.kalman import KalmanLearner, Learner
+from meshnn.streaming.learners import AdamLearner, SgdLearner
 from meshnn.streaming.state import Workspace, mean_and_scale, new_state, standardised
 from meshnn.topology import Topology
 
@@ -44,27 +46,30 @@ class Stream(BaseStream):
                       "replay_x", "replay_y", "clock")  # fmt: skip
 
     def __init__(
-        self, topology: Topology, codes: IntArray, ties: Ties, values: Array, *, method: str, n_streams: int,
-        delay: int, **shared: Any,
+        self, topology: Topology, codes: IntArray, ties: Ties, values: Array, *, loss: str, learner: Learner,
+        ticks_per_sample: int, memory: str, scale: bool, method: str, n_streams: int, delay: int,
     ) -> None:  # fmt: skip
-        super().__init__(topology, codes, ties, values, **shared)
+        self.topology, self.codes, self.ties = topology, codes, ties
+        self.loss, self.learner = loss_named(loss), learner
+        if not self.loss.streams:
+            raise MeshError(f"streams do not know the loss {self.loss.name!r}; take another one, or MeshRegressor")
+        self.ticks_per_sample = whole_number("ticks_per_sample", ticks_per_sample, most=10_000)
+        self.memory = known("memory", memory, ("carry", "none"))
+        self.scale = switch("scale", scale)
+        topology.check_reachable(self.ticks_per_sample if memory == "none" else topology.n_neurons)
         _hops(method)  # refuses others
         self.method = method
         self.n_streams, self.delay = whole_number("n_streams", n_streams), whole_number("delay", delay, least=0)
-        kind = self.learner.dtype(values.dtype)
-        self.dtype = kind
-        self.values = values if values.dtype == kind else values.astype(kind)
-        self._plan: InfluencePlan | None = None
-        self._room: Workspace | None = None
+        self.dtype = np.dtype(np.float64) if learner.filters else values.dtype
+        self._given = values  # of the mesh, which are kept up to date
+        self.values = values if values.dtype == self.dtype else values.astype(self.dtype)
 
     # -- what it costs -------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def plan(self) -> InfluencePlan:
-        """Made when it is first asked for."""
-        if self._plan is None:
-            self._plan = self.planned(self.method)
-        return self._plan
+        """The plan of its method."""
+        return self.planned(self.method)
 
     def planned(self, method: str) -> InfluencePlan:
         """Return the plan of a method."""
@@ -83,7 +88,7 @@ class Stream(BaseStream):
 
     def explain(self) -> StreamExplanation:
         """What a sample costs with the exact influence and with cut ones: print it. Nothing is run."""
-        return StreamExplanation.of(self)
+        return explained(self)
 
     def jacobian(self) -> Array:
         """Derivative of every output of the last sample by every parameter `(n_streams, n_outputs, n_parameters)`."""
@@ -140,14 +145,12 @@ class Stream(BaseStream):
         )
         return X, Y
 
-    @property
+    @cached_property
     def room(self) -> Workspace:  # type: ignore[override]
         """Buffers, made when they are first used."""
-        if self._room is None:
-            self._room = new_state(self)
-            self._bind()
-            self.refresh()
-        return self._room
+        if self.values is not self._given:
+            self.values[:] = self._given
+        return new_state(self)
 
     def grow(
         self, growth: Growth, values: Array, codes: IntArray, ties: Ties, parameters: IntArray, loss: str | None = None
@@ -156,46 +159,49 @@ class Stream(BaseStream):
 
         `parameters` has, of each parameter, the one it was, or -1. `Mesh.grow_stream` does all of this.
         """
-        before, room, t = self.topology, self._room, growth.topology
+        before, t = self.topology, growth.topology
         outputs = np.maximum(growth.neurons[t.n_neurons - t.n_outputs :] - (before.n_neurons - before.n_outputs), -1)
         other = Stream(
             t, codes, ties, values, loss=self.loss.name if loss is None else loss, memory=self.memory,
             learner=self.learner.moved(parameters, groups_of(t, ties), outputs), method=self.method, scale=self.scale,
             ticks_per_sample=self.ticks_per_sample, n_streams=self.n_streams, delay=self.delay,
         )  # fmt: skip
-        if room is not None:
-            other._room = new = new_state(other)
-            kept, inputs = growth.neurons >= 0, growth.neurons[: t.n_inputs]
-            new.s[:, kept] = room.s[:, growth.neurons[kept]]
-            new.s[:, t.n_inputs : t.n_clamped] = 1
-            for b in range(self.n_streams):
-                moved_influences(self.plan, before, room.J[b, room.side[b]], other.plan, growth, new.J[b, 0])
-            _move(room.x_moments, new.x_moments, inputs)
-            _move(room.y_moments, new.y_moments, outputs)
-            _move(room.last_x[None], new.last_x[None], inputs, np.nan)
-            new.clock[:] = room.clock
-            if new.replay_y.shape == room.replay_y.shape:
-                _move(room.replay_x, new.replay_x, inputs, np.nan)
-                new.replay_y[:] = room.replay_y
-            else:
-                new.clock[code.ClockPlace.STORED] = 0  # their targets are of another kind
-            if self.delay:
-                new.clock[code.ClockPlace.SEEN] = 0  # derivatives of before are of another net
-        self.__dict__.update(other.__dict__)
-        if room is not None:
-            self._bind()
+        if "room" in self.__dict__:
+            self._move_into(other, growth, outputs)
+        self.__dict__ = other.__dict__
+
+    def _move_into(self, other: Stream, growth: Growth, outputs: IntArray) -> None:
+        """Copy all that it remembers into a stream of the grown graph."""
+        other.room = new_state(other)
+        room, new, t = self.room, other.room, growth.topology
+        kept, inputs = growth.neurons >= 0, growth.neurons[: t.n_inputs]
+        new.s[:, kept] = room.s[:, growth.neurons[kept]]
+        new.s[:, t.n_inputs : t.n_clamped] = 1
+        for b in range(self.n_streams):
+            moved_influences(self.plan, self.topology, room.J[b, room.side[b]], other.plan, growth, new.J[b, 0])
+        _move(room.x_moments, new.x_moments, inputs)
+        _move(room.y_moments, new.y_moments, outputs)
+        _move(room.last_x[None], new.last_x[None], inputs, np.nan)
+        new.clock[:] = room.clock
+        if new.replay_y.shape == room.replay_y.shape:
+            _move(room.replay_x, new.replay_x, inputs, np.nan)
+            new.replay_y[:] = room.replay_y
+        else:
+            new.clock[code.ClockPlace.STORED] = 0  # their targets are of another kind
+        if self.delay:
+            new.clock[code.ClockPlace.SEEN] = 0  # derivatives of before are of another net
 
     def portable(self) -> PortableStream:
         """A stream in float32 that goes on from here with the same bits on every machine, also in C: `to_c`."""
         from meshnn.streaming.portable import PortableStream
 
-        return PortableStream.from_stream(self)
+        return PortableStream(self)
 
     def _arrays(self) -> dict[str, Array]:
         return super()._arrays() | self.learner.state() | {"values": self.values}
 
     def _limits(self) -> dict[str, tuple[Any, Any]]:
-        limits = self.learner.limits() | {"side": (0, 1)}
+        limits = self.learner.limits(self.dtype) | {"side": (0, 1)}
         if self.loss.by_label:  # labels are used as indices
             limits["replay_y"] = (0, self.topology.n_outputs - 1)
         return limits
@@ -207,9 +213,16 @@ class Stream(BaseStream):
 
     def __getstate__(self) -> Tree:
         # addresses of buffers, and what can be computed again, are left out: copies and pickles make their own
-        bound = ("_plan", "_structs", "_no_target", "_target", "_out")
-        state = {name: value for name, value in self.__dict__.items() if name not in bound}
-        return state | {"_room": None if self._room is None else super()._arrays()}
+        state = {name: value for name, value in self.__dict__.items() if name not in ("plan", "_structs", "_buffers")}
+        return state | {"room": super()._arrays()} if "room" in state else state
+
+    def __setstate__(self, state: Tree) -> None:
+        arrays = state.pop("room", None)
+        self.__dict__.update(state)
+        if arrays is not None:
+            self.room = new_state(self)
+            for name, array in arrays.items():
+                getattr(self.room, name)[:] = array
 
     def attach(self, values: Array) -> None:
         """Learn the parameters of a mesh: not every pickler knows that its array and the stream's are one."""
@@ -217,60 +230,54 @@ class Stream(BaseStream):
         self._given = values
         if values.dtype == self.values.dtype:
             self.values = values
-            if self._room is not None:
-                self._bind()
+            self.__dict__.pop("_structs", None)
 
-    def __setstate__(self, state: Tree) -> None:
-        self.__dict__.update(state, _plan=None, _room=None)
-        if state["_room"] is not None:
-            self._room = new_state(self)
-            for name, array in state["_room"].items():
-                getattr(self._room, name)[:] = array
-            self._bind()
-
-    def _bind(self) -> None:
-        """Hand the arrays to the core, which keeps their addresses."""
+    @cached_property
+    def _structs(self) -> tuple[Any, Any, Any, Any]:
+        """The arrays as the core takes them; it keeps their addresses."""
         (rate, clip), filters, kind = self.learner.pace, self.learner.filters, self.dtype.char
         given = vars(self.room) | {"values": self.values, "loss": self.loss.code, "rate": rate, "clip": clip,
                                    "carry": self.memory == "carry", "use_filter": filters}  # fmt: skip
-        self._structs = (
+        return (
             _core.Struct("StreamPlan", vars(self.plan.course), kind),
             _core.Struct("StreamState", given, kind),
             *self.learner.structs(),
         )
-        self._no_target, self._target = self._nothing(0), self._nothing(1)
-        self._out = self._nothing(1, self.topology.n_outputs)
+
+    @cached_property
+    def _buffers(self) -> tuple[Array, Array, Array]:
+        """No target, one target, and the outputs of one sample: for single rows, which are to be fast."""
+        return self._nothing(0), self._nothing(1), self._nothing(1, self.topology.n_outputs)
 
     def refresh(self) -> None:
         """Look at the parameters of the mesh again, after somebody else has changed them."""
         if self.values is not self._given:
             self.values[:] = self._given
-        if self._room is not None:
-            self._room.weights[:] = self.values[self.plan.course.weight_index]
+        self.room.weights[:] = self.values[self.plan.course.weight_index]
 
     # -- how it runs ---------------------------------------------------------------------------------------------
 
     def _call(self, mode: int, X: Array, Y: Array, delay: int, out: Array) -> None:
-        if self._room is None:
-            self.room  # noqa: B018  made and bound
         _core.stream(*self._structs, mode, X, Y, delay, out)
         if self.values is not self._given and mode & code.Mode.LEARN:
             self._given[:] = self.values
 
-    def peek_row(self, row: Array) -> Array:
-        """`peek` for a row `(1, 1, n_inputs)` of the right dtype that was checked: the outputs `(n_outputs,)`."""
-        if self._room is None:
-            self.room  # noqa: B018  made and bound
-        out: Array = np.empty((1, 1, self.topology.n_outputs), self.dtype)
-        self._call(code.Mode.PEEK, row, self._no_target, 0, out)
-        return np.asarray(out[0, 0])
+    def peek_rows(self, rows: Array) -> Array:
+        """`peek` for rows `(T, 1, n_inputs)` of the right dtype that were checked: the outputs `(T, n_outputs)`."""
+        out: Array = np.empty((len(rows), 1, self.topology.n_outputs), self.dtype)
+        self._call(code.Mode.PEEK, rows, self._buffers[0], 0, out)
+        found: Array = out[:, 0]
+        return found
 
-    def learn_row(self, row: Array, target: float) -> None:
-        """`step` and `learn` for such a row and a target of one number."""
-        if self._room is None:
-            self.room  # noqa: B018  made and bound
-        self._target[0, 0, 0] = target
-        self._call(code.Mode.ADVANCE | code.Mode.LEARN, row, self._target, 0, self._out)
+    def learn_row(self, row: Array, target: float) -> Array:
+        """`step` and `learn` for such a row and a target of one number; return the outputs `(1, 1, n_outputs)` before.
+
+        They are valid until the next row.
+        """
+        _, targets, out = self._buffers
+        targets[0, 0, 0] = target
+        self._call(code.Mode.ADVANCE | code.Mode.LEARN, row, targets, 0, out)
+        return out
 
 
 def _hops(method: str) -> int | None:

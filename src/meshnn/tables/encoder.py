@@ -86,11 +86,13 @@ class Encoder:
         drop: Sequence[str] = (),
         impute: bool = False,
         max_categories: int = 100,
+        keep_constant: bool = False,
     ) -> Encoder:
         """Learn how to encode the columns of a table (or of its blocks), all but the target and those to drop.
 
         Missing values are filled if `impute` is set and refused otherwise. If a text column has more than
-        `max_categories` levels, the rare ones share one feature.
+        `max_categories` levels, the rare ones share one feature. Columns that are constant are left out, except for
+        numbers with `keep_constant`.
         """
         from meshnn.tables.learning import learn_columns
 
@@ -104,7 +106,7 @@ class Encoder:
             raise DataError(message, code="drop", field=target)
         out = dict.fromkeys(index_of(table), "is the index of pandas") | dict.fromkeys(drop, "dropped on request")
         used = [name for name in names if name not in out and name != target]
-        learned = learn_columns(table, used, max_categories)
+        learned = learn_columns(table, used, max_categories, keep_constant)
         columns = [found for found, _, _ in learned.values() if isinstance(found, Column)]
         _check_missing(table, {} if impute else {name: gaps for name, (_, gaps, _) in learned.items()})
         out |= {name: found for name, (found, _, _) in learned.items() if isinstance(found, str)}

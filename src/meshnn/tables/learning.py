@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Learned = tuple[Column | str, int, str]
 
 
-def learn_columns(table: Any, names: list[str], max_categories: int) -> dict[str, Learned]:
+def learn_columns(table: Any, names: list[str], max_categories: int, keep_constant: bool = False) -> dict[str, Learned]:
     """Return for each column what an encoder needs, or why it is left out; its missing values; and a remark or "".
 
     The columns have values that fill gaps.
@@ -33,7 +33,7 @@ def learn_columns(table: Any, names: list[str], max_categories: int) -> dict[str
         note, missing = "", cells.missing
         if missing < table.num_rows:
             if cells.is_numeric:
-                found = _learn_numbers(cells)
+                found = _learn_numbers(cells, keep_constant)
             elif cells.days[1] < 0:
                 found, note = _learn_dates(cells)
             else:
@@ -44,12 +44,12 @@ def learn_columns(table: Any, names: list[str], max_categories: int) -> dict[str
     return learned
 
 
-def _learn_numbers(cells: Cells) -> Column | str:
+def _learn_numbers(cells: Cells, keep_constant: bool) -> Column | str:
     ordered = np.sort(cells.numbers)[: len(cells.gaps) - cells.missing]  # NaN is last
     # halved first: the sum of two large numbers may be infinite
     median = float(ordered[(len(ordered) - 1) // 2] / 2 + ordered[len(ordered) // 2] / 2)
     fill = median > 0.5 if cells.kind == "boolean" else median
-    constant = ordered[0] == ordered[-1]
+    constant = ordered[0] == ordered[-1] and not keep_constant
     return f"is constant ({plain(fill)})" if constant else Column(cells.name, cells.kind, fill=fill)
 
 
