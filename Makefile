@@ -43,7 +43,7 @@ test-all: $(VENV)/.installed-docs
 	$(MAKE) --no-print-directory style
 	$(call with-types)
 	$(BIN)/python tests/sanitize.py address,undefined --quick
-	$(BIN)/python tests/mutations.py --sample --jobs 2 --out results/sample.json
+	$(BIN)/python tests/mutations.py --jobs 2
 	$(MAKE) --no-print-directory test-floors FLOORS="$(SAMPLE)"
 
 # The quick tests on every supported Python that this machine has (pyenv, uv, system), each in an environment of its own.

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 #: Tests of the engine; of the second list ThreadSanitizer runs what uses threads.
 TESTS = {
-    "address,undefined": ["golden", "small", "tiles", "time", "levenberg", "stream", "kalman", "portable", "core"],
+    "address,undefined": ["golden", "tiles", "time", "levenberg", "stream", "kalman", "portable", "core"],
     "thread": ["threads", "core"],
 }
 QUICK = {"address,undefined": ["golden", "core"], "thread": ["threads"]}

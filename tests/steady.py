@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FILES = ["small", "tiles", "calls", "gradient", "jacobian", "parameters", "mesh", "elementary", "losses",
+FILES = ["tiles", "calls", "gradient", "parameters", "mesh", "elementary", "losses",
          "multilabel", "levenberg", "training", "ties_learned", "structure", "threads", "checkpoint",
          "estimators", "package", "streams", "search", "sizes", "cli_models", "time", "stream",
          "stream_structure", "kalman", "standardise", "online", "networks", "sequences"]  # fmt: skip

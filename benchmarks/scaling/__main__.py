@@ -11,8 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from meshnn.arguments import known
-from meshnn.cli.output import print_json, progress
+from meshnn.cli.output import print_json
 from meshnn.errors import MeshError
+from meshnn.progress import progress
 
 if TYPE_CHECKING:
     from scaling.study import Sweep

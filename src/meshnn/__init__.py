@@ -15,19 +15,12 @@ __all__ = ["Mesh", "MeshClassifier", "MeshError", "MeshForecaster", "MeshRegress
            "MeshSequenceRegressor", "MeshStreamClassifier", "MeshStreamRegressor", "Topology", "load"]  # fmt: skip
 __version__ = "0.2.0.dev0"
 
-_HOMES = {
-    "Mesh": "mesh",
-    "MeshClassifier": "estimators",
-    "MeshError": "errors",
-    "MeshForecaster": "online",
-    "MeshRegressor": "estimators",
-    "MeshSequenceClassifier": "estimators",
-    "MeshSequenceRegressor": "estimators",
-    "MeshStreamClassifier": "online",
-    "MeshStreamRegressor": "online",
-    "Topology": "topology",
-    "load": "loading",
-}
+_NAMES = {
+    "mesh": ["Mesh"], "topology": ["Topology"], "errors": ["MeshError"], "loading": ["load"],
+    "estimators": ["MeshClassifier", "MeshRegressor", "MeshSequenceClassifier", "MeshSequenceRegressor"],
+    "online": ["MeshForecaster", "MeshStreamClassifier", "MeshStreamRegressor"],
+}  # fmt: skip
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -132,14 +132,9 @@ class Mesh(StreamingNet):
         The inputs of states[k] are those that tick k + 1 reads; of the last state, those of the last tick. A run with
         `state=states[-1]` goes on from there; `state` is as for `forward`.
         """
-        threads = thread_count("n_jobs", n_jobs)
         X, ticks = self._inputs(X, any_length=state is not None)
-        if state is not None:
-            found: Array = self._follow(X, ticks, "states", state, False, threads)
-            return found
-        needed = (ticks + 1) * X.shape[1] * self._topology.n_neurons * self._dtype.itemsize
-        check_fits(needed, "the states of this batch", "pass fewer samples at a time")
-        return self._engines.follow(ticks, None, whole=True).run(self._current(), X, "states", n_jobs=threads)[0]
+        found: Array = self._follow(X, ticks, "states", state, False, thread_count("n_jobs", n_jobs))
+        return found
 
     @overload
     def gradient(
@@ -340,8 +335,10 @@ class Mesh(StreamingNet):
         rows = {"every": ticks * t.n_outputs, "last": t.n_outputs, "states": (ticks + 1) * t.n_neurons}[what]
         needed = X.shape[1] * (rows + return_state * t.n_neurons) * self._dtype.itemsize
         check_fits(needed, "what is asked for of this batch", "pass fewer samples, or fewer ticks, at a time")
-        counts = np.ones(ticks, np.bool_) if what == "every" else np.arange(ticks) == ticks - 1
-        timing = Timing.at(counts, begin is not None, return_state)
+        timing = None
+        if what != "states" or begin is not None:
+            counts = np.ones(ticks, np.bool_) if what == "every" else np.arange(ticks) == ticks - 1
+            timing = Timing.at(counts, begin is not None, return_state)
         engine = self._engines.follow(ticks, timing, whole=what == "states")
         found, end = engine.run(self._current(), X, what, begin, threads)
         found = found[0] if what == "last" else found

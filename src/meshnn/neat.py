@@ -162,11 +162,15 @@ class _Form(NamedTuple):
     terms: tuple[_Term, ...]
     constant: float = 0.0
 
-    def stages(self, output: bool) -> int:
-        """Return the ticks from the sum to the value; the readers of a hidden node apply its outer factor."""
+    def helpers(self, output: bool) -> int:
+        """Return the number of neurons beside that of the node; the readers of a hidden node apply its outer factor."""
         if len(self.terms) > 1 or self.constant:
-            return 3
-        return 2 if output and self.terms[0].outer != 1.0 else 1
+            return 1 + len(self.terms)
+        return int(output and self.terms[0].outer != 1.0)
+
+    def stages(self, output: bool) -> int:
+        """Return the ticks from the sum to the value."""
+        return 1 + min(self.helpers(output), 2)
 
     def value(self, z: float) -> float:
         """Return the activation at z."""
@@ -199,8 +203,8 @@ FORMS: dict[str, _Form] = {
 
 
 class _Edge(NamedTuple):
-    source: int
-    dest: int
+    source: Any  # neurons, first by name, then by number
+    dest: Any
     weight: float
     gene: int | Link | None = None  # the node whose bias it is, the connection, or None: fixed
     factor: float = 1.0  # weight = factor * value of the gene
@@ -225,8 +229,8 @@ def _check(genome: Any, config: Any) -> Any:
             if not hasattr(gene, name):  # genomes of spiking neurons (iznn), for example, have no gradient
                 raise MeshError(f"node {key} of the genome has no {name}: it is not one of neat.DefaultGenome")
     links = [gene.key for gene in genome.connections.values() if gene.enabled]
-    sources, ends = {link[0] for link in links}, {*settings.output_keys, *(link[1] for link in links)}
-    missing = (sources - {*settings.input_keys} | ends) - genome.nodes.keys()
+    ends = {*settings.output_keys, *(end for link in links for end in link)} - {*settings.input_keys}
+    missing = (ends | {link[1] for link in links}) - genome.nodes.keys()
     if missing:
         raise MeshError(
             f"the genome has no node {min(missing)}, an output or the end of a connection; is the config its?"
@@ -333,67 +337,47 @@ class _GenomeNet:
             before = max((depth.get(source, 0) for source in read[key]), default=0)
             depth[key] = before + node.form.stages(key in outputs)
         links = {link: weight for link, weight in links.items() if link[1] in found}
-        return _Builder(inputs, outputs, found).build(links, 1 if recurrent else max(depth.values()))
+        return _built(inputs, outputs, found, links, 1 if recurrent else max(depth.values()))
 
 
-class _Builder:
-    """Assigns neurons to nodes, and makes the edges between them."""
-
-    def __init__(self, inputs: list[int], outputs: list[int], found: Mapping[int, _Node]) -> None:
-        self.inputs, self.outputs, self.found, self.bias = inputs, outputs, found, len(inputs)
-        self.neuron = {key: k for k, key in enumerate(inputs)}  # with the value of a node
-        self.entry: dict[int, int] = {}  # that the connections of a node lead to
-        self.slope: dict[int, float] = {}  # of the entry
-        self.outer = dict.fromkeys(inputs, 1.0)  # left to the readers
-        self.names: dict[int, str] = {}
-        self.edges: list[_Edge] = []
-        order, helpers, place = [*sorted(found.keys() - {*outputs}), *outputs], {}, self.bias + 1
-        for key in order:
-            stages = found[key].form.stages(key in outputs) if key in found else 1
-            count = {1: 0, 2: 1, 3: 1 + len(found[key].form.terms) if key in found else 0}[stages]
-            helpers[key] = list(range(place, place + count))
-            place += count
-            if key not in outputs:
-                self.neuron[key], place = place, place + 1
-        self.n_hidden = place - self.bias - 1
-        self.neuron |= {key: place + k for k, key in enumerate(outputs)}
-        for key in order:
-            self._add_node(key, helpers[key])
-
-    def _add_node(self, key: int, helpers: list[int]) -> None:
-        last, self.outer[key] = self.neuron[key], 1.0
-        self.names[last] = "identity"
-        if key not in self.found:  # an output that neat never evaluates
-            self.edges.append(_Edge(self.bias, last, 0.0))
-            return
-        gene, form, _ = self.found[key]
-        term, self.slope[key] = form.terms[0], form.terms[0].slope
-        self.entry[key] = helpers[0] if helpers else last
-        if not helpers:
-            self.names[last], self.outer[key] = term.name, term.outer
-        elif len(helpers) == 1:
-            self.names[helpers[0]] = term.name
-            self.edges.append(_Edge(helpers[0], last, term.outer))
+def _built(
+    inputs: list[int], outputs: list[int], found: Mapping[int, _Node], links: Mapping[Link, float], ticks: int
+) -> _GenomeNet:
+    """Make neurons of nodes, named by their keys, helpers (key, 0), (key, 1) ... and None for the bias; number them."""
+    activations: dict[Any, str] = {}
+    entry: dict[int, tuple[Any, float]] = {}  # the neuron that the connections of a node lead to, and its slope
+    outer = dict.fromkeys(inputs, 1.0)  # factors left to the readers of a node
+    edges: list[_Edge] = []
+    for key in [*sorted(found.keys() - {*outputs}), *outputs]:
+        outer[key] = 1.0
+        if key not in found:  # an output that neat never evaluates
+            activations[key] = "identity"
+            edges.append(_Edge(None, key, 0.0))
+            continue
+        form, helpers = found[key].form, found[key].form.helpers(key in outputs)
+        first, slope = (key, 0) if helpers else key, 1.0 if helpers > 1 else form.terms[0].slope
+        activations[first] = "identity" if helpers > 1 else form.terms[0].name
+        if helpers > 1:
+            for k, term in enumerate(form.terms, 1):
+                activations[key, k] = term.name
+                edges += [_Edge(first, (key, k), term.slope), _Edge((key, k), key, term.outer)]
+                edges += [_Edge(None, (key, k), term.shift)] if term.shift else []
+            edges += [_Edge(None, key, form.constant)] if form.constant else []
+        elif helpers:
+            edges.append(_Edge(first, key, form.terms[0].outer))
         else:
-            self.names[helpers[0]], self.slope[key] = "identity", 1.0
-            for neuron, part in zip(helpers[1:], form.terms, strict=True):
-                self.names[neuron] = part.name
-                self.edges += [_Edge(helpers[0], neuron, part.slope), _Edge(neuron, last, part.outer)]
-                self.edges += [_Edge(self.bias, neuron, part.shift)] if part.shift else []
-            self.edges += [_Edge(self.bias, last, form.constant)] if form.constant else []
-        slope = self.slope[key]
-        self.edges.append(_Edge(self.bias, self.entry[key], slope * float(gene.bias), key, slope))
-
-    def build(self, links: Mapping[Link, float], ticks: int) -> _GenomeNet:
-        for (source, key), weight in links.items():
-            gene, _, gain = self.found[key]
-            factor = float(gene.response) * gain * self.slope[key] * self.outer[source]
-            ends = self.neuron[source], self.entry[key]
-            self.edges.append(_Edge(*ends, factor * weight, (source, key), factor))
-        first = self.bias + 1
-        keys: list[int | None] = [None] * (first + self.n_hidden + len(self.outputs))
-        for key, neuron in self.neuron.items():
-            keys[neuron] = key
-        names = [self.names[k] for k in range(first, len(keys))]
-        edges = sorted(self.edges, key=lambda edge: (edge.dest, edge.source))
-        return _GenomeNet((len(self.inputs), self.n_hidden, len(self.outputs)), keys, names, edges, ticks)
+            outer[key] = form.terms[0].outer
+        activations.setdefault(key, "identity")
+        entry[key] = first, slope
+        edges.append(_Edge(None, first, slope * float(found[key].gene.bias), key, slope))
+    for (source, key), weight in links.items():
+        first, slope = entry[key]
+        factor = float(found[key].gene.response) * found[key].gain * slope * outer[source]
+        edges.append(_Edge(source, first, factor * weight, (source, key), factor))
+    hidden = [name for name in activations if name not in outputs]
+    number = {name: k for k, name in enumerate([*inputs, None, *hidden, *outputs])}
+    edges = [edge._replace(source=number[edge.source], dest=number[edge.dest]) for edge in edges]
+    return _GenomeNet(
+        (len(inputs), len(hidden), len(outputs)), [name if isinstance(name, int) else None for name in number],
+        [activations[name] for name in (*hidden, *outputs)], sorted(edges, key=lambda e: (e.dest, e.source)), ticks,
+    )  # fmt: skip

@@ -15,8 +15,7 @@ from meshnn.arrays import Array, BoolArray, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.engine import Engines
 from meshnn.errors import MeshError
-from meshnn.export.blueprint import Blueprint
-from meshnn.export.exports import Exports
+from meshnn.export.blueprint import Blueprint, Exports
 from meshnn.memory import check_fits
 from meshnn.parameters import Ties
 from meshnn.topology import Topology

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from meshnn.arguments import POSITIVE, as_generator, as_list, real_number
+from meshnn.arguments import POSITIVE, as_generator, as_list, real_number, whole_number
 from meshnn.arrays import Array, BoolArray
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
@@ -68,8 +68,11 @@ def columns(
     >>> networks.columns(2, 3, 1, leaky=True).activations
     ['tanh', 'tanh', 'tanh', 'identity', 'identity', 'identity', 'identity']
     """
-    graph = Topology.columns(n_inputs, n_columns, n_outputs, leaky, bias)
-    return _remembering(graph, n_columns, memory, leaky, activation, settings)
+    stage = max(whole_number("n_columns", n_columns, 0), 1)
+    return cascade_of_columns(
+        n_inputs, n_columns, n_outputs, per_stage=stage, memory=memory, leaky=leaky, bias=bias, activation=activation,
+        **settings,
+    )  # fmt: skip
 
 
 def cascade_of_columns(
@@ -101,7 +104,16 @@ def cascade_of_columns(
     Mesh(2-6-1 + bias, 45 edges, 3 ticks, float32)
     """
     graph = Topology.cascade_of_columns(n_inputs, n_columns, n_outputs, per_stage, leaky, bias)
-    return _remembering(graph, n_columns, memory, leaky, activation, settings)
+    names = [activation] * n_columns + ["identity"] * (n_columns * leaky)
+    wires = (graph.dst >= graph.n_clamped + n_columns) & (graph.dst < graph.outputs[0])
+    net = Mesh(graph, activation=names, tied=_learned(~wires) if leaky else None, **settings)
+    constants, weights = _time_constants(memory, n_columns), np.array(net.weights, np.float64)
+    if leaky:
+        _leak(weights, graph, constants)
+    else:
+        weights[graph.src == graph.dst] = 1.0 - 1.0 / constants
+    net.weights = weights
+    return net
 
 
 def delay_line(
@@ -262,22 +274,6 @@ def reservoir(
         weights[inside] = drawn * (largest / _radius(drawn, *from_to, n_neurons))
     if memory is not None:
         _leak(weights, graph, _time_constants(memory, n_neurons))
-    net.weights = weights
-    return net
-
-
-def _remembering(
-    graph: Topology, n_columns: int, memory: Sequence[float], leaky: bool, activation: str, settings: dict[str, Any]
-) -> Mesh:
-    """Columns with their self-loops, which are learned unless they are leaks."""
-    names = [activation] * n_columns + ["identity"] * (n_columns * leaky)
-    wires = (graph.dst >= graph.n_clamped + n_columns) & (graph.dst < graph.outputs[0])
-    net = Mesh(graph, activation=names, tied=_learned(~wires) if leaky else None, **settings)
-    constants, weights = _time_constants(memory, n_columns), np.array(net.weights, np.float64)
-    if leaky:
-        _leak(weights, graph, constants)
-    else:
-        weights[graph.src == graph.dst] = 1.0 - 1.0 / constants
     net.weights = weights
     return net
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["ReadProgress", "reading", "watched"]
+__all__ = ["Progress", "progress", "watched"]
 
 
 def watched(things: Iterable[int], count: int, what: str) -> Iterator[int]:
@@ -16,69 +16,74 @@ def watched(things: Iterable[int], count: int, what: str) -> Iterator[int]:
 
     The caller may be interrupted between any two of them.
     """
-    with reading(1, count, f"meshnn: {what}; Ctrl-C ends it", unit="steps", silence=2.0) as shown:
+    with progress(f"meshnn: {what}; Ctrl-C ends it", count, unit="steps", silence=2.0) as tell:
         for done, thing in enumerate(things):
             if done % 64 == 0:
-                shown(done)
+                tell(done)
             yield thing
 
 
 @contextmanager
-def reading(
-    verbose: int, expected: int | None, what: str = "reading", unit: str = "rows", silence: float = 0.1
-) -> Iterator[ReadProgress]:
-    """Show how many rows have been read, the rate and the time left; nothing if `verbose` is 0."""
-    shown = ReadProgress(what, expected, unit, silence if verbose else float("inf"))
+def progress(
+    title: str, total: float | None = None, unit: str = "rows", quiet: bool = False, silence: float = 0.1
+) -> Iterator[Progress]:
+    """Yield a function that shows how much is done; `quiet` shows nothing."""
+    shown = Progress(title, total, unit, quiet, silence)
     try:
         yield shown
     finally:
         shown.close()
 
 
-class ReadProgress:
-    """Call it with the number of rows read so far; the first output comes after some seconds of `silence`."""
+class Progress:
+    """Call it with the amount done, the total if it is known, and a remark (by default the amount and the rate).
 
-    def __init__(self, what: str, expected: int | None, unit: str, silence: float) -> None:
-        self._what, self._expected, self._unit, self._wait = what, expected, unit, silence
+    Nothing is shown in the first seconds of `silence`.
+    """
+
+    def __init__(self, title: str, total: float | None, unit: str, quiet: bool, silence: float) -> None:
+        self._title, self._total, self._unit, self._quiet, self._wait = title, total, unit, quiet, silence
         self._begun = self._said = time.monotonic()
-        self._progress: Any = None
+        self._bar: Any = None
         self._task: Any = None
-        self._started = False
 
-    def __call__(self, count: int) -> None:
-        """Show the number of rows, unless something was shown a moment ago."""
+    def __call__(self, done: float, total: float | None = None, remark: str = "") -> None:
+        """Show the progress, unless something was shown a moment ago."""
         now = time.monotonic()
-        if now - self._said < self._wait:
+        if self._quiet or now - self._said < self._wait:
             return
-        if not self._started:
+        if self._bar is None and self._wait < 5.0:
             self._start()
-            if self._progress is None:
+            if self._bar is None:
                 return
-        self._said, rate = now, count / max(now - self._begun, 1e-9)
-        speed = f"{rate:,.0f} {self._unit}/s"
-        if self._progress is not None:
-            self._progress.update(self._task, completed=count, speed=f"{count:,} {self._unit}  {speed}")
+        self._said, total, rate = now, total or self._total, done / max(now - self._begun, 1e-9)
+        remark = remark or f"{done:,} {self._unit}, {rate:,.0f} {self._unit}/s"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, remark=remark)
             return
-        of = f" of {self._expected:,}" if self._expected else ""
-        left = f", {max(self._expected - count, 0) / rate:,.0f} s left" if self._expected and rate else ""
-        print(f"{self._what}: {count:,}{of} {self._unit}, {speed}{left}", file=sys.stderr, flush=True)
+        left = f", {max(total - done, 0) / rate:,.0f} s left" if total and rate else ""
+        share = f" {done / total:.0%}" if total else ""
+        print(f"{self._title}{share}: {remark}{left}", file=sys.stderr, flush=True)
 
     def _start(self) -> None:
-        """Begin a bar on a terminal; elsewhere there is a line every five seconds."""
+        """Begin a bar on a terminal; elsewhere wait for a line every five seconds."""
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        console, self._started, self._wait = Console(stderr=True), True, 0.1
+        console = Console(stderr=True)
         if not console.is_terminal or console.is_dumb_terminal:
             self._wait = 5.0
             return
-        columns = (TextColumn(self._what), BarColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
-        self._progress = Progress(*columns, console=console, transient=True)
-        self._progress.start()
-        self._task = self._progress.add_task(self._what, total=self._expected, speed="")
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        self._wait = 0.1
+        texts = TextColumn(self._title, markup=False), TextColumn("{task.fields[remark]}", markup=False)
+        columns = texts[0], BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), texts[1]
+        self._bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
+        self._bar.start()
+        self._task = self._bar.add_task(self._title, total=self._total, remark="")
 
     def close(self) -> None:
         """End the display; may be called again."""
-        progress, self._progress, self._wait = self._progress, None, float("inf")
-        if progress is not None:
-            progress.stop()
+        bar, self._bar, self._quiet = self._bar, None, True
+        if bar is not None:
+            bar.stop()

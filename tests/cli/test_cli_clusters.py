@@ -13,13 +13,6 @@ import pytest
 from commands import in_a_process, meshnn
 from folders import FAST, nan_late, table, write
 from meshnn.cli.fit_rows import workers
-from meshnn.errors import MeshError
-
-
-def test_names_of_clusters_that_are_refused():
-    for text in ("dask", "dask:", "dask:two", "dask://host", "tcp://host:1", "dask:2 "):
-        with pytest.raises(MeshError, match="--on must be dask:2"):
-            workers(text, None)
 
 
 def test_without_dask(monkeypatch):

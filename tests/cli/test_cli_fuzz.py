@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 import pytest
 
+from commands import in_a_process
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology, load
 from meshnn.cli.commands import _Commands, main
 
@@ -83,7 +84,7 @@ def files(tmp_path_factory):
         "cut.mesh": whole[: len(whole) // 2], "altered.mesh": whole[:-40] + bytes(40), "wrong.graphml": b"<graphml",
         "nan.csv": b"a,b\n1,2\n,nan\n3,inf\n", "binary.csv": bytes(range(256)) * 9, "binary.mesh": rng.bytes(3000),
         "deep.json": b"[" * 100_000, "wrong.json": b'{"n_inputs": "x", "edges": [[1e400, null]]}',
-        "graph.json": json.dumps(Topology.layered([2, 3, 2]).to_dict()).encode(), "huge.npz": huge_npz(),
+        "graph.json": json.dumps(Topology.layered([2, 3, 2]).to_dict()).encode(),
         "table.parquet": b"PAR1" + rng.bytes(500) + b"PAR1", "locked.csv": b"a,b\n1,2\n",
         b"\xff.csv".decode("utf-8", "surrogateescape"): b"a,b,c\n1,2,no\n",
     }  # fmt: skip
@@ -92,18 +93,6 @@ def files(tmp_path_factory):
     (folder / "locked.csv").chmod(0)
     (folder / "a folder").mkdir()
     return folder
-
-
-def huge_npz():
-    """An archive whose header says that an array of a million by a million follows."""
-    import zipfile
-
-    array = io.BytesIO()
-    np.lib.format.write_array_header_1_0(array, {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)})
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
-        archive.writestr("A.npy", array.getvalue() + bytes(80))
-    return whole.getvalue()
 
 
 #: What every command is tried with: sizes are kept small, so that what does run is quick.
@@ -221,15 +210,10 @@ def test_characters_that_cannot_be_shown(files):
         assert run(arguments, "ascii")[0] == 0
 
 
-def process(*arguments, before=None, cwd=None, **environment):
-    command = [sys.executable, "-m", "meshnn", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, preexec_fn=before, cwd=cwd,
-                          env=os.environ | environment)  # fmt: skip
-
-
 @pytest.mark.parametrize("arguments", [["info", "binary.mesh"], ["fit", "binary.csv", "-y", "c"]])
 def test_in_a_process(files, arguments):
-    done = process(*arguments, cwd=files, PYTHONIOENCODING="ascii:strict", PYTHONUTF8="0", LC_ALL="C")
+    strict = os.environ | {"PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    done = in_a_process(*arguments, cwd=files, env=strict)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("meshnn: ")
     assert done.stderr.count("\n") == 1
@@ -237,12 +221,12 @@ def test_in_a_process(files, arguments):
 
 @pytest.mark.slow
 def test_stdout_that_takes_nothing(files):
+    info = [sys.executable, "-m", "meshnn", "info", str(files / "table.mesh")]
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-m", "meshnn", "info", str(files / "table.mesh")], stdout=full,
-                              stderr=subprocess.PIPE, text=True, timeout=300, check=False)  # fmt: skip
+        done = subprocess.run(info, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert done.stderr == "meshnn: no space left on the disk; free some or choose another place\n"
-    closed = process("info", files / "table.mesh", before=lambda: os.close(1))
+    closed = in_a_process("info", files / "table.mesh", preexec_fn=lambda: os.close(1))
     assert (closed.returncode, closed.stderr) == (0, "")
 
 

@@ -1,6 +1,5 @@
 """Tables on the command line that are read block by block: folders of Parquet files, large ones, .npy files."""
 
-import errno
 import gzip
 import itertools
 import json
@@ -15,34 +14,10 @@ from commands import meshnn
 from folders import FAST, fitted, nan_late, refused, table, with_column, write
 from meshnn import progress
 from meshnn.cli.scores import ModelScores
-from meshnn.errors import DataError
 from meshnn.tables import reader
-from meshnn.tables.holdout import HoldoutSource, HoldoutSplit
-from meshnn.tables.sources import BlockSource
+from meshnn.tables.cells import cells_of
+from meshnn.tables.holdout import HoldoutSplit
 from meshnn.training.out_of_core import RowFile
-
-
-@pytest.mark.parametrize("size", [1, 7, 64, 1000])
-def test_rows_are_drawn_by_number_whatever_the_blocks(size):
-    X, y = np.arange(2000.0).reshape(1000, 2), np.arange(1000.0)
-    split = HoldoutSplit.for_report(1000, 0.25, 3, 2)
-    blocks = iter([(X[k : k + size], y[k : k + size]) for k in range(0, len(X), size)])
-    source = HoldoutSource(BlockSource(blocks), split, classes=False)
-    kept = np.concatenate([rows.y for rows in source.blocks()])
-    assert source.n_rows == len(kept) == 750
-    np.testing.assert_array_equal(source.held.X, X[split.held])
-    np.testing.assert_array_equal(source.sample.y, split.sample)
-    np.testing.assert_array_equal(np.sort(np.concatenate([kept, source.held.y])), y)
-    assert np.isin(source.sample.y, kept).all()
-
-
-def test_no_more_rows_are_drawn_than_fit():
-    draws = [HoldoutSplit.for_report(10**9, 0.3, seed, 10).held for seed in (0, 1)]
-    assert len(draws[0]) == 100_000
-    assert not np.array_equal(*draws)
-    assert len(HoldoutSplit.for_report(10**9, 0.3, 0, 2**20).held) == 64  # of 8 MiB each
-    with pytest.raises(DataError, match="1 of 4 rows"):
-        HoldoutSplit.for_report(4, 0.7, 0, 1)
 
 
 def test_a_folder_is_learned_and_files_make_no_difference(tmp_path, numbers):
@@ -57,6 +32,11 @@ def test_a_folder_is_learned_and_files_make_no_difference(tmp_path, numbers):
         assert again[key] == found[key]
     (tmp_path / "rows.csv").write_text("y,b,a\n1,2,3\n")  # the model finds its columns by name, as any other
     assert meshnn("predict", out, tmp_path / "rows.csv").stdout.startswith("prediction\n")
+
+
+def test_no_more_rows_are_drawn_than_fit():
+    assert len(HoldoutSplit.for_report(10**9, 0.3, 0, 10).held) == 100_000
+    assert len(HoldoutSplit.for_report(10**9, 0.3, 0, 2**20).held) == 64  # of 8 MiB each
 
 
 def test_rows_that_are_tested_on_are_not_learned_from(tmp_path, monkeypatch, numbers):
@@ -132,14 +112,6 @@ def test_npy_files(tmp_path):
     assert "no column y; the columns are x0, x1, x2" in refused(*stream)
 
 
-def test_a_checkpoint_goes_on(tmp_path, numbers):
-    out = tmp_path / "run.mesh"
-    options = ("--checkpoint", out, "--early-stopping")
-    found = fitted(numbers, *options)
-    assert fitted(numbers, *options)["loss"] == found["loss"]
-    assert out.exists()
-
-
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: [table(), with_column(table(), "b", ["x"] * 1200)], "part1.parquet: column b is string, but float in"),
     (lambda: [table(), nan_late(table(seed=1))], "part1.parquet: row 1,001: column b is missing"),
@@ -182,16 +154,6 @@ def test_a_damaged_file_is_named(tmp_path, numbers):
     assert json.loads(meshnn("info", tmp_path / "s.mesh", "--json").stdout)["rows"] == 1200
 
 
-def test_a_disk_that_fills_up(monkeypatch, tmp_path, numbers):
-    def write_none(self, rows):
-        raise self._failed(OSError(errno.ENOSPC, "No space left on device"))
-
-    monkeypatch.setattr(RowFile, "_write", write_none)
-    message = refused("fit", numbers, "--target", "y", *FAST, "--scratch", tmp_path)
-    assert f"the disk of {tmp_path} is full" in message
-    assert "--scratch" in message
-
-
 def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
     def append(*given):
         raise KeyboardInterrupt
@@ -206,12 +168,13 @@ def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
 def test_what_is_shown_while_rows_are_read(monkeypatch, capsys):
     clock = itertools.count(0.0, 10.0)  # seconds between two calls
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    for verbose, expected, line in (
-        (1, 1000, r"reading: 250 of 1,000 rows, [\d,]+ rows/s, [\d,]+ s left\n"),
-        (1, None, r"reading: 250 rows, [\d,]+ rows/s\n"), (0, 1000, ""),
+    for quiet, total, remark, line in (
+        (False, 1000, "", r"reading 25%: 250 rows, \d+ rows/s, \d+ s left\n"), (True, 1000, "", ""),
+        (False, None, "", r"reading: 250 rows, \d+ rows/s\n"), (False, 1000, "now", r"reading 25%: now, \d+ s left\n"),
     ):  # fmt: skip
-        with progress.reading(verbose, expected) as told:
-            told(0), told(250)
+        with progress.progress("reading", total, quiet=quiet) as tell:
+            tell(0)
+            tell(250, remark=remark)
         assert re.fullmatch(line, capsys.readouterr().err)
 
 
@@ -228,7 +191,6 @@ def test_predictions_of_a_folder_are_those_of_its_rows(tmp_path, classes, ending
     files = [tmp_path / f"{k}.{ending}" for k in range(2)]
     done = meshnn("predict", out, classes, *options, "--out", files[0])
     assert "3,600 predictions written" in done.stderr
-    assert "of 3,600 predictions agree with it" in done.stderr
     assert meshnn("predict", out, in_one_file(classes), *options, "--out", files[1]).returncode == 0
     if ending == "parquet":
         assert parquet.read_table(files[0]).equals(parquet.read_table(files[1]))
@@ -274,7 +236,7 @@ def test_the_interval_of_r2():
     predicted = y + rng.standard_normal(len(y)) * (1 + np.abs(y) / 10) + 2
     scores = ModelScores()
     for part in np.split(np.arange(len(y)), [500, 900]):
-        scores.add(y[part], predicted[part])
+        scores.add(cells_of(pa.table({"y": y[part]}), "y"), predicted[part])
     report = scores.report("y")[0]
     errors, off = (y - predicted) ** 2, (y - y.mean()) ** 2
     influence = errors.mean() / off.mean() ** 2 * off - errors / off.mean()

@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import matplotlib.image
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -68,7 +67,6 @@ def test_predict_to_screen_file_and_json(iris_model, tables):
     assert done.returncode == 0, done.stderr
     heading, *lines = done.stdout.splitlines()
     assert (heading, len(lines)) == ("prediction", 150)
-    assert "predictions agree with it" in done.stderr
     assert meshnn(*arguments, "--probabilities", "--out", out).returncode == 0
     frame = pd.read_parquet(out)
     assert list(frame) == ["prediction", "P(setosa)", "P(versicolor)", "P(virginica)"]
@@ -93,18 +91,6 @@ def test_info_explain_and_plot(iris_model, tables):
         assert done.returncode == 0, done.stderr
         assert (tables / name).stat().st_size > 5000
     assert "two features" in refused("plot", path, "--what", "regions", "--out", tables / "r.png")
-
-
-@pytest.mark.slow
-def test_names_that_are_not_ascii_and_regions(tables):
-    data, model, picture = tables / "zwei spiralen.csv.gz", tables / "zwei spiralen.mesh", tables / "regionen.png"
-    done = meshnn("fit", data, "--target", "Klasse", "--hidden", "8", "--out", model, "--json")
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert report["features"] == ["größe x", "höhe"]
-    assert 0.6 < report["test"]["accuracy"] <= report["test"]["high"]
-    assert meshnn("plot", model, "--data", data, "--out", picture).returncode == 0
-    assert matplotlib.image.imread(picture).std() > 0.1
 
 
 def test_regression_from_parquet(tables, tmp_path, monkeypatch):
@@ -151,49 +137,21 @@ def test_topologies_from_files(tables):
     assert "4 features" in refused(*fit, "--mesh", tables / "small.json")
 
 
-@pytest.mark.parametrize(("name", "text", "message"), [
-    ("t.csv", "", "is empty"),
-    ("t.csv", "a,b\n1,2\n", "row"),
-    ("t.csv", "a,b\n" + "".join(f"{k},x\n" for k in range(30)), "nothing to learn"),
-    ("t.csv", "a,b\n" + "".join(f"{k},name{k}\n" for k in range(10_000)), "identifier"),
-    ("t.csv", "a,b\n" + "".join(f"1,{'xy'[k % 2]}\n" for k in range(30)), "constant"),
-    ("t.csv", "a,c\n1,2\n", "there is no column b; the columns are a, c"),
-    ("t.parquet", "a,b\n1,2\n", "t.parquet"),
-    ("missing.csv", None, "missing.csv"),
-])  # fmt: skip
-def test_odd_tables_are_answered_in_one_line(tmp_path, name, text, message):
-    if text is not None:
-        (tmp_path / name).write_text(text)
-    assert message in refused("fit", tmp_path / name, "--target", "b")
-
-
-def test_wrong_files_and_options(iris_model, tables, tmp_path):
+def test_wrong_files(iris_model, tables, tmp_path):
     path, csv, cut, spoilt = iris_model[0], tables / "iris.csv", tmp_path / "cut.mesh", tmp_path / "spoilt.mesh"
     whole = path.read_bytes()
     cut.write_bytes(whole[:-100])
     spoilt.write_bytes(whole[:-50] + bytes([whole[-50] ^ 1]) + whole[-49:])
     for arguments, message in [
-        (("predict", cut, csv), "damaged"),
-        (("predict", spoilt, csv), "checksum"),
-        (("predict", csv, csv), "is not a .mesh file"),
+        (("predict", cut, csv), "damaged"), (("predict", spoilt, csv), "checksum"),
+        (("predict", csv, csv), "is not a .mesh file"), (("info", tmp_path), "directory"),
         (("predict", path, tables / "mixed.tsv"), "sepal length (cm)"),
-        (("info", tmp_path), "directory"),
         (("plot", path, "--out", tmp_path / "net.bmp"), ".svg"),
         (("plot", path, "--out", tmp_path / "n.png", "--data", csv), "two features"),
-        (("fit", csv), "--target"),
-    ]:
-        assert message in refused(*arguments)
-    for options, message in [
-        (("--out", tmp_path / "no" / "m.mesh"), "does not exist"), (("--out", tmp_path), "is a directory"),
-        (("--out", tmp_path / "m.txt"), "should end in .mesh"), (("--target", "specie"), "species"),
-        (("--out", "a.mesh", "--checkpoint", "a.mesh"), "name the same file"), (("--test", "1.5"), "--test"),
-        (("--test", "0.999"), "lower it"), (("--hidden", "-3"), "--hidden"), (("--hidden", "ten"), "--hidden"),
-        (("--hidden", "3", "--mesh", "x.json"), "leave --hidden out"), (("--solver", "foo"), "is not one of"),
-        (("--max-epochs", "0"), "--max-epochs"), (("--l1", "0.1", "--solver", "lm"), "adam"),
-        (("--seed", 2**40), "'--random-state'"), (("--grow", "--mesh", "g.json"), "leave --mesh out"),
-        (("--edges", "9999"), "9999 edges"),
+        (("fit", csv, "--target", "specie"), "species"), (("fit", csv, "-y", "species", "--edges", "9999"), "9999"),
+        (("fit", csv, "-y", "species", "--test", "0.999"), "lower it"),
     ]:  # fmt: skip
-        assert message in refused("fit", csv, "--target", "species", *options)
+        assert message in refused(*arguments)
 
 
 WAITING = """
@@ -241,11 +199,9 @@ def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path, numbe
         assert done.returncode == 0, done.stderr
     resumed, whole = library.load(tmp_path / "a.mesh"), library.load(tmp_path / "b.mesh")
     assert (resumed.mesh_.weights == whole.mesh_.weights).all()
-    assert resumed.history_ == whole.history_
-    longer = meshnn(*arguments("a.mesh"), "--max-epochs", "62")
-    assert longer.returncode == 0, longer.stderr
-    assert json.loads(longer.stdout)["epochs"] == 62
-    assert any("max_epochs was 60" in note for note in json.loads(longer.stdout)["notes"])
+    longer = json.loads(meshnn(*arguments("a.mesh"), "--max-epochs", "62").stdout)
+    assert longer["epochs"] == 62
+    assert any("max_epochs was 60" in note for note in longer["notes"])
 
 
 @pytest.mark.slow

@@ -100,23 +100,6 @@ def test_names_do_not_control_a_terminal(table, monkeypatch):
     assert found[f"b{EVIL}"][0] == f"c0{EVIL}"
 
 
-def test_a_model_of_a_stream_reads_tables_as_its_stream_did(tmp_path):
-    rng = np.random.default_rng(0)
-    x = rng.uniform(0, 9, 200).round(2)
-    lines = [f"{a:.2f};{3 * a:.2f}".replace(".", ",") for a in x]
-    (tmp_path / "comma.csv").write_text("x;y\n" + "\n".join(lines) + "\n")
-    (tmp_path / "point.csv").write_text("x,y\n" + "".join(f"{a:.2f},{3 * a:.2f}\n" for a in x))
-    model, options = tmp_path / "m.mesh", ("--task", "regress", "--no-picture", "--quiet")
-    done = meshnn("stream", tmp_path / "comma.csv", "-y", "y", "--decimal", ",", *options, "-o", model)
-    assert done.returncode == 0, done.stderr
-    scores = [
-        json.loads(meshnn("evaluate", model, tmp_path / name, *more, "--json").stdout)["R2"]
-        for name, more in (("comma.csv", ["--decimal", ","]), ("comma.csv", []), ("point.csv", []))
-    ]
-    assert scores[0] == scores[1] == scores[2] > 0.9
-    assert "--interval" in meshnn("predict", model, tmp_path / "point.csv", "--interval", "0.9").stderr
-
-
 def test_the_index_of_pandas_is_no_feature_of_a_stream(tmp_path):
     frame = pd.DataFrame({"x": np.arange(60.0), "y": [0, 1] * 30}, index=pd.Index(np.arange(60), name="id"))
     frame.to_parquet(tmp_path / "t.parquet")

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -141,55 +140,44 @@ def test_a_second_interruption_ends_at_once():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_table_that_has_grown_and_tables_of_new_rows(tmp_path, monkeypatch):
+def test_a_table_that_has_grown(tmp_path):
     want, _ = reference(tmp_path / "whole", *OPTIONS["kind"])
-    write(tmp_path / "t.csv", ROWS[:200])
-    run(tmp_path, tmp_path / "t.csv", *OPTIONS["kind"])
-    shutil.copy(tmp_path / "m.mesh", tmp_path / "early.mesh")
-    shutil.copy(tmp_path / "p.csv", tmp_path / "early.csv")
-    nothing = meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", *QUIET)
-    assert nothing.returncode == 0
-    assert nothing.stdout.startswith("0 rows in ")
-    write(tmp_path / "t.csv")
-    assert meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", *QUIET).returncode == 0
+    data, resume = tmp_path / "t.csv", ("--resume", tmp_path / "m.mesh", *QUIET)
+    write(data, ROWS[:200])
+    run(tmp_path, data, *OPTIONS["kind"])
+    assert meshnn("stream", data, *resume).stdout.startswith("0 rows in ")
+    write(data)
+    assert meshnn("stream", data, *resume).returncode == 0
     assert (tmp_path / "p.csv").read_bytes() == want
-    monday = library.load(tmp_path / "m.mesh")
-    for header in (True, False):  # another day, as a file with a header and as lines that follow
-        shutil.copy(tmp_path / "early.mesh", tmp_path / "m.mesh")
-        shutil.copy(tmp_path / "early.csv", tmp_path / "p.csv")
-        write(tmp_path / "new.csv", ROWS[200:])
-        data = tmp_path / "new.csv"
-        if not header:
-            lines = data.read_bytes().partition(b"\n")[2]
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
-            data = "-"
-        done = meshnn("stream", data, "--resume", tmp_path / "m.mesh", "--new-rows", *QUIET)
-        assert done.returncode == 0, done.stderr
-        assert (tmp_path / "p.csv").read_bytes() == want
-        np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, monday.stream_.values)
 
 
-def test_standard_input_that_ends_is_finished(tmp_path, monkeypatch):
+def test_new_rows_of_a_file_and_of_standard_input(tmp_path, monkeypatch):
     want, _ = reference(tmp_path / "whole", *OPTIONS["kind"])
     head, *lines = (tmp_path / "whole" / "t.csv").read_bytes().splitlines(keepends=True)
+    first, rest = head + b"".join(lines[:200]), b"".join(lines[200:])
     model, files = tmp_path / "m.mesh", ("-o", tmp_path / "m.mesh", "--predictions", tmp_path / "p.csv")
 
     def fed(data, *arguments):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         return meshnn("stream", "-", *arguments, *QUIET)
 
-    done = fed(head + b"".join(lines[:200]), *OPTIONS["kind"], *files, "--json")
+    done = fed(first, *OPTIONS["kind"], *files, "--json")
     assert (done.returncode, json.loads(done.stdout)["finished"]) == (0, True)
     assert json.loads(meshnn("info", model, "--json").stdout)["stream"] == "finished"
-    before = model.read_bytes()
-    again = fed(head + b"".join(lines), *OPTIONS["kind"], *files)  # what came in cannot be had again
+    before = {file: file.read_bytes() for file in (model, tmp_path / "p.csv")}
+    again = fed(first + rest, *OPTIONS["kind"], *files)  # standard input cannot be read again
     assert again.returncode == 2
     assert f"of 200 rows, which would be lost; go on with --resume {model} --new-rows" in again.stderr
-    assert model.read_bytes() == before
-    same = fed(head + b"".join(lines[:200]), "--resume", model)  # nothing new
-    assert (same.returncode, same.stdout[:10]) == (0, "0 rows in ")
-    assert fed(b"".join(lines[200:]), "--resume", model, "--new-rows").returncode == 0
-    assert (tmp_path / "p.csv").read_bytes() == want
+    assert model.read_bytes() == before[model]
+    assert fed(first, "--resume", model).stdout.startswith("0 rows in ")
+    (tmp_path / "new.csv").write_bytes(head + rest)
+    for resume in (
+        lambda *options: fed(rest, *options), lambda *options: meshnn("stream", tmp_path / "new.csv", *options, *QUIET),
+    ):  # fmt: skip
+        for file, content in before.items():
+            file.write_bytes(content)
+        assert resume("--resume", model, "--new-rows").returncode == 0
+        assert (tmp_path / "p.csv").read_bytes() == want
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
@@ -272,20 +260,6 @@ def test_a_process_that_is_ended(tmp_path, number):
     done = meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", *QUIET)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "p.csv").read_bytes() == want
-
-
-@pytest.mark.slow
-def test_rows_that_come_slowly(tmp_path):
-    write(tmp_path / "t.csv")
-    lines = (tmp_path / "t.csv").read_bytes().splitlines(keepends=True)
-    process = start("-", *OPTIONS["kind"], "-o", tmp_path / "m.mesh", "--predictions", tmp_path / "p.csv")
-    for k in range(12):  # a row is predicted before the next one comes
-        process.stdin.write(lines[0] + lines[1] if k == 0 else lines[k + 1])
-        process.stdin.flush()
-        wait_for(tmp_path / "p.csv", k + 1, process)
-    process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert len(predictions(tmp_path / "p.csv")) == 12
 
 
 @pytest.mark.slow

@@ -92,7 +92,8 @@ print(sorted(heavy & set(sys.modules)))
     assert done.stdout == "[]\n", done.stderr
 
 
-HEAVY = {"torch", "matplotlib", "networkx", "sklearn", "scipy.linalg", "scipy.sparse", "pyarrow", "pandas"}
+HEAVY = {"torch", "matplotlib", "networkx", "sklearn", "scipy.linalg", "scipy.sparse", "pyarrow", "pandas",
+         "meshnn.paper"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def model(tmp_path_factory):
 
 @pytest.mark.parametrize(("arguments", "needed"), [
     (["--version"], set()),
-    pytest.param(["--help"], {"pyarrow"}, marks=pytest.mark.slow),
+    pytest.param(["--help"], {"pyarrow", "meshnn.paper"}, marks=pytest.mark.slow),
     (["info", "m.mesh"], set()),
     pytest.param(["explain", "m.mesh"], set(), marks=pytest.mark.slow),
     (["predict", "m.mesh", "t.csv"], {"pyarrow"}),
@@ -141,25 +142,6 @@ def test_a_model_without_scikit_learn_is_the_same(model):
     assert type(fitted).__name__ == "FittedClassifier"
     np.testing.assert_array_equal(whole.predict_proba(table), fitted.predict_proba(table))
     np.testing.assert_array_equal(whole.predict(table), fitted.predict(table))
-
-
-@pytest.mark.slow
-def test_commands_of_other_packages(tmp_path):
-    """An entry point is a command; it is loaded when it is called, and its line is in the help."""
-    folder = tmp_path / "other-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text("[meshnn.commands]\ngreet = other_commands:greet\n")
-    (tmp_path / "other_commands.py").write_text(
-        'def greet(name: str) -> None:\n    """Say hello."""\n    print("hello", name)\n'
-    )
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    for arguments, wanted in ((["greet", "you"], "hello you\n"), (["--help"], "Say hello.")):
-        done = python(f"from meshnn.cli import main; main({arguments!r})", PYTHONPATH=path)
-        assert done.returncode == 0, done.stderr
-        assert wanted in done.stdout
-    done = python("from meshnn.cli import main; main(['gret'])", PYTHONPATH=path)
-    assert done.stderr.startswith("meshnn: No such command 'gret'. Did you mean 'greet'")
 
 
 def test_public_names():

@@ -117,8 +117,7 @@ def calls():
     order = np.stack([rng.permutation(n) for _ in range(2)])
     steps = [order, state, np.full(6, 1e-3), np.empty((2, 3)), 32, 32, 0]
     yield core.epochs, [mesh.values, X, None, 0, 2, 100.0, *targets, *steps], [0, 15]
-    yield _core.update, ["d", state, mesh.values, np.zeros(size), 1, 1e-3], [2, 3]
-    yield _core.elementary, ["d", 0, np.zeros(32), np.empty(32)], [3]
+    yield _core.update, [state, mesh.values, np.zeros(size), 1, 1e-3], [1, 2]
 
 
 def spoilt(value, written):

@@ -130,7 +130,7 @@ def test_pieces_give_the_same_bits(method, monkeypatch):
     X, y = rng.standard_normal((40, 6)), rng.integers(0, 3, 40)
     want = Mesh(t, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
     monkeypatch.setattr(reach, "BLOCK", 7)
-    monkeypatch.setattr(lists, "LIMITS", PlanningLimits(gathered=11))
+    monkeypatch.setattr(lists, "BLOCK", 11)
     again = Topology(6, 20, 3, np.stack([t.src, t.dst], axis=1))
     assert again == t
     got = Mesh(again, 4, activation="tanh", random_state=0).gradient(X, y, gradient=method)
@@ -155,18 +155,6 @@ def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
         again.gradient(X, y, gradient="factored")
     np.testing.assert_allclose(again.gradient(X, y)[1], want, rtol=1e-4, atol=1e-7)
     assert again.explain().chosen == "adjoint"
-
-
-def test_what_takes_long_is_shown_once(monkeypatch, capsys):
-    from meshnn import progress
-
-    seconds = iter(range(0, 600, 3))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
-    assert list(progress.watched(range(150), 150, "planning tangents")) == list(range(150))
-    assert capsys.readouterr().err.count("planning tangents") == 1
-    monkeypatch.undo()
-    assert list(progress.watched(range(5), 5, "planning tangents")) == list(range(5))
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

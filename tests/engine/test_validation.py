@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_iris
 from sklearn.metrics import balanced_accuracy_score, mean_absolute_error
 
 import meshnn
@@ -74,11 +74,6 @@ def test_tables_sparse_matrices_and_labels():
     assert model.history_["validation"].max() == model.score(X[HOLD], labels[HOLD])
     column = MeshRegressor(**OPTIONS | {"max_epochs": 2}).fit(X[LEARN], Y[LEARN], X_val=X[HOLD], y_val=Y[HOLD][:, None])
     assert column.predict(X).shape == (150,)  # as y has it
-    diabetes, values = load_diabetes(return_X_y=True)
-    pair = np.stack([values, -values], axis=1)
-    options = OPTIONS | {"max_epochs": 4, "early_stopping": EarlyStopping(scoring="r2")}
-    model = MeshRegressor(**options).fit(diabetes[:300], pair[:300], X_val=diabetes[300:], y_val=pair[300:])
-    assert model.history_["validation"].max() == model.score(diabetes[300:], pair[300:])
 
 
 def test_checkpoints_and_files(tmp_path):

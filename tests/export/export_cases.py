@@ -4,6 +4,7 @@ import ctypes
 from functools import cache
 
 import numpy as np
+import pandas
 from sklearn.datasets import load_iris
 
 import boards
@@ -20,7 +21,20 @@ def iris():
     return MeshClassifier(hidden=5, random_state=0, max_epochs=60).fit(X, names), X, names
 
 
-def random_net(seed, ticks=None):
+@cache
+def towns():
+    """A table with a text column of odd names, gaps and truth values, and what follows from it."""
+    rng = np.random.default_rng(0)
+    names = np.array(["Ulm", 'Bad "Urach"', "Bonn*/", "ulm", "Ürzig"], dtype=object)
+    frame = pandas.DataFrame(
+        {"size": rng.normal(size=200), "label": names[rng.integers(5, size=200)], "sold": rng.random(200) > 0.5}
+    )
+    y = frame["size"] * (frame["label"] == "Ulm") + frame["sold"]
+    frame.loc[::9, "size"], frame.loc[::7, "label"] = np.nan, None
+    return frame, y
+
+
+def random_net(seed, ticks=None, dtype="float64"):
     """Cycles, self-loops, dead edges, ties, every activation."""
     rng = np.random.default_rng(seed)
     n_inputs, n_hidden, n_outputs = rng.integers(1, 4), rng.integers(0, 7), rng.integers(1, 4)
@@ -36,7 +50,7 @@ def random_net(seed, ticks=None):
         parameter = np.arange(topology.n_edges) // 2
         weights = weights[: parameter[-1] + 1][parameter]
     output = ACTIVATION_NAMES[rng.integers(9)]
-    mesh = Mesh(topology, ticks, hidden, output, weights=weights, tied=parameter, dtype="float64")
+    mesh = Mesh(topology, ticks, hidden, output, weights=weights, tied=parameter, dtype=dtype)
     return mesh, rng.standard_normal((5, n_inputs))
 
 

@@ -6,8 +6,8 @@ import shutil
 import numpy as np
 import pandas
 import pytest
-from export_cases import iris, of_header
-from sklearn.datasets import load_diabetes, load_digits, load_iris
+from export_cases import iris, of_header, towns
+from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import train_test_split
 
 import meshnn
@@ -157,7 +157,7 @@ def test_missing_features_have_no_answer(tmp_path, dtype):
         missing = {"i": -1, "u": 255, "f": np.nan}[got.dtype.kind]
         np.testing.assert_array_equal(got[1:3], np.full_like(got[1:3], missing))
         np.testing.assert_array_equal(got[[0, 3]], net.predict(given(net, X[:4]))[[0, 3]])
-        if net.n_classes:
+        if "probabilities" in net.interface["functions"]:
             assert np.isnan(net.predict_proba(given(net, bad))).all(axis=1).tolist() == [False, True, True, False]
         missing = np.nan if dtype == "float32" else -(2**31)
         np.testing.assert_array_equal(net.outputs(given(net, bad))[1:3], np.full((2, net.n_outputs), missing))
@@ -175,18 +175,12 @@ def codes_of(path, function, texts):
 
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 def test_text_columns_are_encoded(tmp_path, dtype):
-    rng, path = np.random.default_rng(0), tmp_path / "net.h"
-    towns = np.array(["Ulm", 'Bad "Urach"', "Bonn*/", "ulm", "Ürzig"], dtype=object)
-    frame = pandas.DataFrame(
-        {"size": rng.normal(size=200), "int": towns[rng.integers(5, size=200)], "sold": rng.random(200) > 0.5}
-    )
-    y = frame["size"] * (frame["int"] == "Ulm") + frame["sold"]
-    frame.loc[::9, "size"], frame.loc[::7, "int"] = np.nan, None
+    (frame, y), path = towns(), tmp_path / "net.h"
     model = MeshRegressor(4, max_epochs=20, random_state=0).fit(frame, y)
-    frame.loc[1, "int"] = "elsewhere"
+    frame = frame.assign(label=frame["label"].where(frame.index != 1, "elsewhere"))
     model.to_c(path, dtype=dtype)
-    assert "NET_INT_ULM = 2" in path.read_text()
-    rows = np.c_[frame["size"], codes_of(path, "net_code_int", frame["int"]), frame["sold"]]
+    assert "NET_LABEL_ULM = 2" in path.read_text()
+    rows = np.c_[frame["size"], codes_of(path, "net_code_label", frame["label"]), frame["sold"]]
     assert np.isnan(rows[:, 1]).any()  # a gap, which is filled
     net = CNet(path)
     with pytest.warns(match="elsewhere"):
@@ -207,24 +201,20 @@ def test_rare_texts_share_a_feature_and_dates_are_passed_in_parts(tmp_path):
     np.testing.assert_allclose(CNet(tmp_path / "net.h").predict(rows), model.predict(frame), rtol=1e-4)
 
 
-def test_the_command_writes_and_checks(tmp_path):
-    flowers, flats, table = (tmp_path / name for name in ("iris.mesh", "flats.mesh", "flats.csv"))
-    MeshClassifier(hidden=4, random_state=0, max_epochs=30).fit(*load_iris(return_X_y=True)).save(flowers)
-    rows = [f"{k % 7},{'Ulm' if k % 3 else 'Bonn'},{k % 7 + 5 * (k % 3 > 0)}.5" for k in range(60)]
-    table.write_text("\n".join(["size,city,price", *rows]))
-    assert run_command("fit", table, "--target", "price", "--out", flats, "--max-epochs", "20").returncode == 0
-    for model in (flowers, flats):
-        for name, *options in (["a.h"], ["a.h", "--dtype", "int8", "--json"], ["a.onnx"]):
-            said = run_command("export", model, "--out", tmp_path / name, "--check", *options)
-            assert said.returncode == 0, said.stderr
-            assert "1,000 predictions" in said.stdout
+def test_the_command_checks_tables_with_texts_and_refuses_options(tmp_path):
+    flats, (frame, y) = tmp_path / "flats.mesh", towns()
+    MeshRegressor(4, max_epochs=5, random_state=0).fit(frame, y).save(flats)
+    for name, *options in (["a.h"], ["a.h", "--dtype", "int8", "--json"], ["a.onnx"]):
+        said = run_command("export", flats, "--out", tmp_path / name, "--check", *options)
+        assert said.returncode == 0, said.stderr
+        assert "1,000 predictions" in said.stdout
     for options, named in (
         (["--out", tmp_path / "b.txt"], ".onnx"),
-        (["--out", flowers, "--to", "c"], "iris.mesh"),
+        (["--out", flats, "--to", "c"], "flats.mesh"),
         (["--out", tmp_path / "c.h", "--target", "species"], "--target"),
         (["--out", tmp_path / "c.h", "--no-tune"], "--no-tune"),
     ):
-        said = run_command("export", flowers, *options)
+        said = run_command("export", flats, *options)
         assert said.returncode == 2
         assert named in said.stderr
     assert not (tmp_path / "c.h").exists()

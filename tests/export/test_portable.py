@@ -5,9 +5,9 @@ import platform
 
 import numpy as np
 import pytest
+from export_cases import random_net
 
 import boards
-import naive
 from meshnn import Mesh, MeshRegressor, Topology
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.streaming.portable import PortableStream, portable_of
@@ -35,25 +35,6 @@ def tied_mesh(dtype="float64"):
     return Mesh(topology, 2, "tanh", weights=[weights[k] for k in numbers], tied=numbers, dtype=dtype)
 
 
-def random_mesh(seed, dtype="float64"):
-    """Any graph: cycles, self-loops, edges that lead nowhere or into inputs, ties, fixed edges, several activations."""
-    rng = np.random.default_rng(seed)
-    inputs, hidden, outputs = rng.integers(1, 4), rng.integers(0, 6), rng.integers(1, 4)
-    n = inputs + 1 + hidden + outputs
-    pairs = {(int(a), int(b)) for a, b in rng.integers(0, n, (3 * n, 2))}
-    pairs |= {(int(rng.integers(0, inputs)), n - 1 - o) for o in range(outputs)}
-    topology = Topology(int(inputs), int(hidden), int(outputs), sorted(pairs))
-    parameter = rng.integers(-1, max(2, topology.n_edges // 2), topology.n_edges)
-    parameter[-1] = 0
-    _, ranks = np.unique(parameter[parameter >= 0], return_inverse=True)
-    parameter[parameter >= 0] = ranks
-    weights = rng.normal(size=int(parameter.max()) + 1)[parameter]
-    names = ["tanh", "sin", "softplus", "gauss", "elu", "sigmoid", "leaky_relu", "identity"]
-    activations = rng.choice(names, hidden).tolist() if hidden else "tanh"
-    weights = np.where(parameter < 0, rng.normal(size=len(weights)), weights) * 0.5
-    return Mesh(topology, int(rng.integers(1, 4)), activations, weights=weights, tied=parameter, dtype=dtype)
-
-
 def samples(mesh, T, seed=0):
     rng = np.random.default_rng(seed)
     t = mesh.topology
@@ -61,44 +42,18 @@ def samples(mesh, T, seed=0):
     return X, rng.normal(size=(T, t.n_outputs)).astype(np.float32)
 
 
-def naive_influences(mesh, X, ticks, carries):
-    """Outputs and dy/dtheta after the last sample, by loops over all edges and neurons in float64."""
-    t, number, N = mesh.topology, mesh._ties.number, mesh._ties.n_parameters
-    n = t.n_neurons
-    s, J = np.zeros(n), np.zeros((n, N))
-    s[t.n_inputs : t.n_clamped] = 1
-    for x in X.astype(np.float64):
-        if not carries:
-            s[t.n_clamped :], J[:] = 0, 0
-        s[: t.n_inputs] = x
-        for _ in range(ticks):
-            total, change = np.zeros(n), np.zeros((n, N))
-            for e in range(t.n_edges):
-                i, j = int(t.src[e]), int(t.dst[e])
-                total[j] += mesh.weights[e] * s[i]
-                change[j] += mesh.weights[e] * J[i]
-                if number[e] < N:
-                    change[j, number[e]] += s[i]
-            for j in range(t.n_clamped, n):
-                s[j], slope = naive.activate(mesh.activations[j - t.n_clamped], total[j])
-                J[j] = slope * change[j]
-    return s[n - t.n_outputs :], J[n - t.n_outputs :]
-
-
 @pytest.mark.parametrize("name", ["recurrent", "tied", *range(16)])
 @pytest.mark.parametrize("memory", ["carry", "none"])
 def test_exact_influences(name, memory):
+    """Those of a stream in float64, which others compare with oracles."""
     made = {"recurrent": lambda: Mesh(recurrent(), 1, "tanh", dtype="float64", random_state=0), "tied": tied_mesh}
-    mesh, again = (made[name]() if name in made else random_mesh(name) for _ in range(2))
+    mesh, again = (made[name]() if name in made else random_net(name)[0] for _ in range(2))
     got, other = mesh.stream(memory=memory, portable=True), again.stream(memory=memory)
     X, Y = samples(mesh, 8)
-    out, want_out = got.run(X), other.run(X)
-    np.testing.assert_allclose(out, want_out, rtol=1e-4, atol=1e-5)
-    y, want = naive_influences(mesh, X, mesh.ticks, memory == "carry")
-    np.testing.assert_allclose(out[-1], y, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got.run(X), other.run(X), rtol=1e-4, atol=1e-5)
+    want = other.jacobian()
     scale = max(np.abs(want).max(), 1e-3)
-    np.testing.assert_allclose(got.jacobian()[0], want, atol=1e-5 * scale)
-    np.testing.assert_allclose(other.jacobian()[0], want, atol=1e-9 * scale)
+    np.testing.assert_allclose(got.jacobian(), want, atol=1e-5 * scale)
     np.testing.assert_allclose(got.gradient(Y[-1]), other.gradient(Y[-1]), atol=2e-5 * scale)
     if memory == "carry":  # otherwise what does not matter is not computed there
         np.testing.assert_allclose(got.state, other.state[0], rtol=1e-5, atol=1e-6)
@@ -120,11 +75,11 @@ def test_first_order_steps_are_those_of_streams(learner, loss):
 
 
 def dense_filter(mesh, X, Y, q, noise, ceiling=10.0):
-    """The textbook's filter with all outputs at once, in float64, on influences by loops."""
-    N, C = mesh._ties.n_parameters, mesh.topology.n_outputs
+    """The textbook's filter with all outputs at once, in float64, on Jacobians."""
+    N, C = mesh.n_parameters, mesh.topology.n_outputs
     P, theta = np.eye(N), mesh.values[:N].astype(np.float64)
     for t in range(len(X)):
-        y, H = naive_influences(mesh, X[t : t + 1], mesh.ticks, False)
+        y, H = mesh.forward(X[t : t + 1])[0], mesh.jacobian(X[t : t + 1])[0]
         S = H @ P @ H.T + noise * np.eye(C)
         K = P @ H.T @ np.linalg.inv(S)
         theta = (theta + K @ (Y[t] - y)) * (1 - 0.5 * q / ceiling)

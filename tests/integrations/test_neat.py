@@ -154,16 +154,6 @@ def test_an_activation_is_that_of_neat(make, activation):
     assert np.flatnonzero(~same).tolist() == differ.get(activation, [])
 
 
-def test_every_activation_of_neat_is_known_or_refused(make):
-    config, page = make(n_inputs=1, n_outputs=1), (ROOT / "docs" / "neat.md").read_text()
-    assert all(f"`{name}`" in page for name in FORMS)
-    refused = set(config.genome_config.activation_defs.functions) - set(FORMS)
-    assert refused == {"inv", "log", "exp", "square", "cube"}
-    for name in refused:
-        with pytest.raises(MeshError, match=f"node [02] .*'{name}'"):
-            from_neat(small(config, name), config)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_by_genes_is_that_of_neats_own_network(make, kind):
     X = np.random.default_rng(0).uniform(-1, 1, (6, 3))
@@ -305,31 +295,28 @@ def test_the_aggregation_of_one_input_is_that_input(make):
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 
-def test_refusals_of_genomes(make):
+def changed(genome, *links, **attributes):
+    """The genome with more connections and other attributes of node 2."""
+    connect(genome, *links)
+    for name, value in attributes.items():
+        setattr(genome.nodes[2], name, value)
+    return genome
+
+
+@pytest.mark.parametrize(("change", "named", "kind"), [
+    (lambda config: changed(small(config, aggregation="max"), (-2, 0)), "node 0 .*'max' of 2", None),
+    (lambda config: changed(small(config), (0, 2)), "0 -> 2 -> 0|2 -> 0 -> 2", None),
+    (lambda config: changed(small(config), (2, -1)), "node -1", None),
+    (lambda config: changed(small(config), (-3, 2)), "no node -3", None),
+    (lambda config: small(config, "softplus"), "node 0 .*'softplus'", "recurrent"),
+    (lambda config: changed(small(config), activation="abs"), "node 2 .*'abs'", "recurrent"),
+    (lambda config: changed(small(config), activation="exp"), "node 2 .*'exp'", None),
+    (small, "ctrnn", "ctrnn"),
+])  # fmt: skip
+def test_refusals_of_genomes(make, change, named, kind):
     config = make(n_inputs=2, n_outputs=1)
-
-    def refused(named, kind=None):
-        with pytest.raises(MeshError, match=named):
-            from_neat(genome, config, kind)
-
-    connect(genome := small(config, aggregation="max"), (-2, 0))
-    refused("node 0 .*'max' of 2")
-    genome = small(config)
-    genome.connections[2, 0].enabled = False
-    refused("no enabled path")
-    genome.nodes[0].aggregation = "product"  # which of nothing is 1
-    refused("no enabled path")
-    connect(genome := small(config), (0, 2))
-    refused("0 -> 2 -> 0|2 -> 0 -> 2")
-    connect(genome := small(config), (2, -1))
-    refused("node -1")
-    genome = small(config, "softplus")
-    refused("node 0 .*'softplus'", "recurrent")
-    genome = small(config)
-    genome.nodes[2].activation = "abs"
-    refused("node 2 .*'abs'", "recurrent")
-    del genome.nodes[2].response
-    refused("node 2 .*response")
+    with pytest.raises(MeshError, match=named):
+        from_neat(change(config), config, kind)
 
 
 def refused(named, call, *given):
@@ -337,25 +324,12 @@ def refused(named, call, *given):
         call(*given)
 
 
-def test_refusals_of_configs(make):
+def test_refusals_of_what_does_not_belong_together(make):
     config = make(n_inputs=1, n_outputs=1)
     genome = small(config, "tanh")
     refused("dict", from_neat, genome, {})
-    refused("genome_config", from_neat, genome, config.genome_config)
     refused("Config", from_neat, config, config)
-    refused("ctrnn", from_neat, genome, config, "ctrnn")
-    config.genome_config.add_activation("tanh", lambda z: 0.5 * z)
-    refused("'tanh'", from_neat, genome, config)
-    config.genome_config.add_aggregation("sum", lambda x: 2 * sum(x))
-    refused("'sum' of 1", from_neat, small(config), config)
     refused("no node 1", from_neat, genome, make(n_inputs=1, n_outputs=2))
-    connect(other := small(make(n_inputs=2, n_outputs=1)), (-2, 2))
-    refused("no node -2", from_neat, other, make(n_inputs=1, n_outputs=1))
-
-
-def test_refusals_on_the_way_back(make):
-    config = make(n_inputs=1, n_outputs=1)
-    genome = small(config, "tanh")
     mesh = from_neat(genome, config)
     refused("DefaultGenome", to_neat, genome, genome, config)
     refused("tanh, tanh", to_neat, Mesh(mesh.topology, activation="relu"), genome, config)
@@ -368,32 +342,33 @@ def test_refusals_on_the_way_back(make):
     mesh = from_neat(clamped := small(config, "clamped"), config)
     mesh.weights = 2 * mesh.weights
     refused("fixed", to_neat, mesh, clamped, config)
+    del genome.connections[2, 0]
+    refused("no enabled path", from_neat, genome, config)
+    config.genome_config.add_activation("tanh", lambda z: 0.5 * z)
+    refused("'tanh'", from_neat, small(config, "tanh"), config)
+    config.genome_config.add_aggregation("sum", lambda x: 2 * sum(x))
+    refused("'sum' of 1", from_neat, small(config), config)
 
 
 # -- the example and the page --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("generations", [2, 40])
-def test_the_example(make, capsys, generations):
-    """Wherever evolution ends, both conversions are exact, and learning never makes it worse."""
+def test_the_example(make):
+    """Both conversions are exact, and learning does not make it worse."""
     example = runpy.run_path(str(ROOT / "examples" / "evolve_then_learn.py"))
-    stages = dict(example["main"](generations=generations, iterations=10))
-    out = capsys.readouterr().out.splitlines()
-    assert len(out) == 6
-    assert "iterations of lm" in out[0]
+    stages = dict(example["main"](generations=2, iterations=10))
     for stage in ("evolved", "learned"):
         np.testing.assert_allclose(stages[f"{stage}, as a mesh"], stages[f"{stage}, by neat"], rtol=1e-9, atol=1e-9)
     assert example["error"](stages["learned, by neat"]) <= example["error"](stages["evolved, by neat"]) * (1 + 1e-9)
 
 
 @pytest.mark.slow
-def test_the_page(make, capsys, tmp_path, monkeypatch):
+def test_the_page(make, tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "neat.md").read_text()
+    assert all(f"`{name}`" in page for name in FORMS)
     shutil.copy(ROOT / "examples" / "xor.ini", tmp_path)
     monkeypatch.chdir(tmp_path)
     found = {}
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "neat.md").read_text(), re.DOTALL):
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(block, "neat.md", "exec"), found)
-    X, mesh = found["X"], found["mesh"]
-    np.testing.assert_allclose(mesh.forward(X), found["answers"](found["learned"]), rtol=1e-9, atol=1e-9)
-    got = found["recurrent"].forward(found["pulses"], every_tick=True)
-    np.testing.assert_allclose(got, found["remembered"](found["better"]), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found["mesh"].forward(found["X"]), found["answers"](found["learned"]), rtol=1e-9)

@@ -59,61 +59,53 @@ def test_what_they_are(name):
     assert "hidden=3, seed=4" in repr(model)
 
 
-@pytest.mark.parametrize("name", ["classifier", "regressor"])
+@pytest.mark.parametrize("name", MODELS)
 def test_the_same_as_outside_of_river(name, tmp_path):
-    """Same seed, same samples, same bits; and files go from one to the other."""
-    inside = MODELS[name](hidden=4, seed=3)
-    outside = OUTSIDE[name](hidden=4, random_state=3)
-    data = datasets.ImageSegments() if name == "classifier" else datasets.TrumpApproval()
-    rows = list(data)[:60]  # a set that is not read to its end leaves its file open
-    for x, y in rows[:40]:
-        assert inside.predict_one(x) == outside.predict_one(x)
-        inside.learn_one(x, y)
-        outside.learn_one(x, y)
+    """Same seed, same samples, same bits, and files go from one to the other; dates are no features of forecasters."""
+    series = {"season": 4} if name == "forecaster" else {}
+    inside, outside = MODELS[name](hidden=4, seed=3, **series), OUTSIDE[name](hidden=4, random_state=3, **series)
+    sets = {"classifier": datasets.ImageSegments, "regressor": datasets.TrumpApproval}
+    rows = list(sets.get(name, datasets.AirlinePassengers)())[:60]  # a set that is not read to its end stays open
+
+    def learn(model, x, y, k):
+        if name == "forecaster":
+            model.learn_one(y, (x if isinstance(model, Forecaster) else {}) | {"odd": k % 2})
+        else:
+            model.learn_one(x, y)
+
+    def predicted(model, x):
+        if name != "forecaster":
+            return model.predict_one(x)
+        future = [(x if isinstance(model, Forecaster) else {}) | {"odd": 1}] * 3
+        return model.forecast(3, future), model.forecast_interval(2)
+
+    for k, (x, y) in enumerate(rows[:40]):
+        learn(inside, x, y, k)
+        learn(outside, x, y, k)
     assert bits(inside) == bits(outside)
     inside.save(tmp_path / "inside.mesh")
     outside.save(tmp_path / "outside.mesh")
-    loaded = meshnn.load(tmp_path / "inside.mesh")
-    assert type(loaded) is type(outside)
-    back = MODELS[name].load(tmp_path / "outside.mesh")
-    assert type(back) is MODELS[name]
-    assert back.seed == 3
+    loaded, back = meshnn.load(tmp_path / "inside.mesh"), MODELS[name].load(tmp_path / "outside.mesh")
+    assert (type(loaded), type(back), back.seed) == (type(outside), MODELS[name], 3)
     copies = [inside, outside, loaded, back, copy.deepcopy(inside), pickle.loads(pickle.dumps(inside))]
-    for x, y in rows[40:]:
+    for k, (x, y) in enumerate(rows[40:]):
+        found = [predicted(model, x) for model in copies]
+        assert all(other == found[0] for other in found)
         for model in copies:
-            model.learn_one(x, y)
+            learn(model, x, y, k)
     assert all(bits(model) == bits(inside) for model in copies)
     other = next(make for kind, make in MODELS.items() if kind != name)
     with pytest.raises(FileError, match=r"see meshnn\.load"):
         other.load(tmp_path / "inside.mesh")
 
 
-def test_forecasts_are_the_same_as_outside_of_river(tmp_path):
-    """Dates are left out; other features are learned; files go from one to the other."""
-    inside, outside = (
-        RiverMeshForecaster(season=4, hidden=2, seed=3),
-        MeshForecaster(season=4, hidden=2, random_state=3),
-    )
-    rows = [({**x, "odd": k % 2}, y) for k, (x, y) in enumerate(list(datasets.AirlinePassengers())[:40])]
-    xs = [{**x, "odd": 1} for x, _ in rows[:3]]
-    for k, (x, y) in enumerate(rows):
-        inside.learn_one(y, x)
-        outside.learn_one(y, {"odd": k % 2})
-    inside.save(tmp_path / "inside.mesh")
-    outside.save(tmp_path / "outside.mesh")
-    models = [inside, meshnn.load(tmp_path / "inside.mesh"), RiverMeshForecaster.load(tmp_path / "outside.mesh")]
-    models += [copy.deepcopy(inside), pickle.loads(pickle.dumps(inside))]
-    assert [type(model) for model in models[1:]] == [MeshForecaster, *[RiverMeshForecaster] * 3]
-    for model in models:
-        given = [{"odd": 1}] * 3 if type(model) is MeshForecaster else xs
-        assert model.forecast(3, given) == outside.forecast(3, [{"odd": 1}] * 3)
-        assert model.forecast_interval(2) == outside.forecast_interval(2)
-    before = bits(inside)
-    with pytest.raises(DataError, match="'May'"):
-        inside.learn_one(1.0, {"month": "May"})
-    with pytest.raises(DataError, match="got list"):
-        inside.learn_one(1.0, [1.0])
-    assert bits(inside) == before
+def test_features_that_are_no_numbers_are_refused():
+    model = RiverMeshForecaster(seed=0)
+    before = bits(model)
+    for given, named in (({"month": "May"}, "'May'"), ([1.0], "got list")):
+        with pytest.raises(DataError, match=named):
+            model.learn_one(1.0, given)
+    assert bits(model) == before
 
 
 def test_evaluation():

@@ -23,7 +23,7 @@ def test_gradients_against_differences(kind, ties):
     assert gradcheck(called(layer), (x, weight))
     # as an operation, which is what compilers see
     values = layer._values().detach().requires_grad_()
-    assert gradcheck(lambda x, v: torch_ops.layer(x, v, layer._key), (x, values))
+    assert gradcheck(lambda x, v: torch_ops.layer(x, v, layer.spec.key), (x, values))
 
 
 @pytest.mark.parametrize("name", ACTIVATION_NAMES)
@@ -136,7 +136,7 @@ def test_weights_changed_in_between_are_noticed(size):
 def test_the_layer_may_be_gone_before_the_way_back(direct):
     layer, x = make("cycles", seed=5), numbers(40, 3, needs=True)
     want = both_gradients(MeshLayer.from_mesh(layer.mesh(), pure=True), x, torch.ones(40, 2, dtype=F64))[1]
-    y = layer(x) if direct else torch_ops.layer(x, layer.weight, layer._key)
+    y = layer(x) if direct else torch_ops.layer(x, layer.weight, layer.spec.key)
     _ = [MeshLayer(GRAPHS["cycles"][0], ticks) for ticks in range(5, 45)]  # more graphs than are kept anyway
     del layer
     y.sum().backward()

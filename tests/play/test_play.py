@@ -25,25 +25,6 @@ def page():
 # -- edits
 
 
-def test_edges_and_neurons_come_and_go_and_come_back(page):
-    before = page.edges
-    page.do("neuron", add=True, bare=True)
-    assert page.last("born")["id"] == "h5"
-    page.do("edge", add=True, src="i0", dst="h5")
-    page.do("edge", add=True, src="h5", dst="h5")
-    page.do("edge", add=False, src="h1", dst="h0")
-    page.do("neuron", add=False, id="h2")
-    after = page.edges
-    assert {"h5"} <= set(page.last("graph")["names"]) <= {*page.net.names} - {"h2"}
-    assert ("h5", "h5") in after
-    assert not any("h2" in pair for pair in after)
-    for order, want in (("undo", before), ("redo", after)):
-        for _ in range(5):
-            page.do(order)
-        assert page.edges == want
-        assert order in page.refused(order)
-
-
 def test_a_new_edge_or_neuron_does_not_change_what_the_net_computes(page):
     X = page.net.data.X
     before = page.net.mesh.forward(X)
@@ -146,7 +127,7 @@ def test_moments_of_adam_go_with_their_edges(page):
     ({"order": "export", "what": "exe"}, "'exe'"),
     ({"order": "table"}, "no table yet"),
     ({"order": "edge"}, "KeyError"),
-    ({"order": "__init__"}, "'__init__'"),
+    ({"order": "__init__"}, "'__init__'"), ({"order": None}, "'None'"), ({"order": 3}, "'3'"),
 ])  # fmt: skip
 def test_a_wrong_order_is_refused_in_a_sentence_and_changes_nothing(page, order, words):
     before = page.edges, page.net.mesh.ticks, page.net.solver
@@ -154,19 +135,8 @@ def test_a_wrong_order_is_refused_in_a_sentence_and_changes_nothing(page, order,
     assert words in text
     assert "\n" not in text
     assert (page.edges, page.net.mesh.ticks, page.net.solver) == before
-
-
-@pytest.mark.parametrize("message", ["", "{", "[]", "3", "null", '{"do": 3}', '{"do": null}', "[" * 5000, '"x"'])
-def test_messages_that_are_no_orders(page, message):
-    (answer,) = page.session.receive(message)
-    assert read(answer)["kind"] == "error"
-
-
-def test_an_output_keeps_its_last_path_from_an_input(page):
-    page.do("new", graph="none")
-    for src in ("i0", "i1"):
-        page.do("edge", add=False, src=src, dst="o0")
-    assert "output 0" in page.refused("edge", add=False, src="b", dst="o0")
+    for message in ("", "[]", "null", "[" * 5000):
+        assert read(page.session.receive(message)[0])["kind"] == "error"
 
 
 def test_the_score_of_an_absent_edge_is_the_gradient_that_it_then_has(page):
@@ -206,17 +176,10 @@ def test_an_edit_that_the_solver_refuses_changes_nothing(page, monkeypatch):
     page.do("set", solver="lm")
     page.learn(2)
     page.do("prune")
-    before, ticks, rewire, calls = page.edges, page.net.mesh.ticks, page.net.learner.rewire, []
-
-    def follow(growth, change):  # refuses the new graph, and takes the old one again
-        calls.append(change)
-        monkeypatch.setattr(learners, "LIMITS", replace(LIMITS, lm_work=1e18 if len(calls) % 2 == 0 else 0.0))
-        rewire(growth, change)
-
-    monkeypatch.setattr(page.net.learner, "rewire", follow)
+    before, ticks = page.edges, page.net.mesh.ticks
+    monkeypatch.setattr(learners, "LIMITS", replace(LIMITS, lm_work=0.0))
     for order in ({"order": "undo"}, {"order": "neuron", "add": True}, {"order": "set", "ticks": 5}):
         assert "take adam" in page.refused(**order)
-    monkeypatch.setattr(learners, "LIMITS", replace(LIMITS, lm_work=0.0))
     assert "take adam" in page.refused("data", name="circles")
     assert (page.edges, page.net.mesh.ticks, page.net.data.name) == (before, ticks, "moons")
     page.learn(1)
@@ -228,6 +191,7 @@ def test_a_new_net_or_new_weights_can_be_undone(page):
     page.do("set", ticks=1)
     page.learn(2)
     before = page.edges
+    assert "nothing to redo" in page.refused("redo")
     page.do("new", graph="layered", hidden=4)  # takes two ticks
     page.learn(2)
     after = page.edges
@@ -246,19 +210,18 @@ def test_a_new_net_or_new_weights_can_be_undone(page):
 # -- training
 
 
-@pytest.mark.parametrize("kind", ["classes", "numbers"])
-def test_lm_learns_a_table(page, kind):
+def test_lm_learns_a_table_of_numbers(page):
     rows = "".join(f"{k / 7:.3f},{k % 4},{k * 0.37 + k % 4:.4f}\n" for k in range(60))
-    page.do("csv", name="kinds.csv", text=SEPARABLE if kind == "classes" else "a,b,y\n" + rows)
+    page.do("csv", name="kinds.csv", text="a,b,y\n" + rows)
     page.do("set", solver="lm")
     for _ in range(20):
         page.do("step")
     assert page.last("frame")["test"] > 0.95
     assert page.last("settings")["running"] is False
-    if kind == "classes":
-        assert page.last("frame")["rate"] > 0.95
-    else:
-        assert page.last("scatter")["target"] == "y"
+    assert page.last("scatter")["target"] == "y"
+    page.do("data", name="digits")  # too much for an iteration of lm
+    assert page.net.solver == "adam"
+    assert "take adam" in page.refused("set", solver="lm")
 
 
 def test_a_stream_follows_its_drift(page):
@@ -270,14 +233,6 @@ def test_a_stream_follows_its_drift(page):
     assert page.net.result.accuracy > 0.85  # a fifth of a turn: a border that stood still would be wrong by now
     X, y = drift(1000, 4000 - 1000)
     assert (page.net.mesh.forward(page.net.data.scaling.inputs(X)).argmax(axis=1) == y).mean() > 0.8
-
-
-def test_lm_on_too_much_is_refused_and_the_solver_stays(page):
-    page.do("data", name="digits")
-    assert len(page.edges) == 1000
-    assert "take adam" in page.refused("set", solver="lm")
-    assert page.net.solver == "adam"
-    page.learn(1)
 
 
 def test_it_trains_while_it_runs_and_waits_for_the_page(page):
@@ -310,12 +265,7 @@ def test_a_page_that_does_not_acknowledge_gets_the_newest_frame_only(page):
 # -- tables
 
 
-@pytest.mark.parametrize("text", [
-    "a,b,c\n1,inf,x\n2,3,y\n2,4,y\n3,3,x\n1,3,y\n",
-    "a,a,c\n1,2,x\n",
-    "a;b,c\n1,2,3\n",
-    "",
-])  # fmt: skip
+@pytest.mark.parametrize("text", ["a,b,c\n1,inf,x\n2,3,y\n2,4,y\n3,3,x\n1,3,y\n", ""])
 def test_bad_tables_are_refused_in_the_words_of_fit(page, tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
     Path("bad.csv").write_text(text)

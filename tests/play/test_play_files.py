@@ -61,26 +61,22 @@ def test_a_link_restores_all_of_it(page, table):
 
 
 def damaged():
+    """Links of which one part is missing or wrong."""
     state = state_of(Page())
-    yield None
-    yield []
-    yield state | {"v": 2}
+    everywhere = (None, -1, "x", [], {}, 1e400, [[0, 0, "x"]], [["h0", "tanh"], ["h0", "tanh"]])
+    table = {"name": "x.csv", "text": "a,b\n1,2\n", "target": 3, "impute": 0, "drop": "x"}
+    somewhere = {
+        "v": [2], "edges": [[*state["edges"], state["edges"][0]], [[0, 99, 1.0]], [[0, 1, float("nan")]]],
+        "hidden": [[["i0", "tanh"]], [["h0", "evil"]]], "data": [{"table": table}, {"set": "iris"}],
+    }  # fmt: skip
     for name in state:
         yield {key: value for key, value in state.items() if key != name}
-        for wrong in (None, -1, "x", [], {}, 1e400, [[0, 0, "x"]], [["h0", "tanh"], ["h0", "tanh"]]):
-            yield state | {name: wrong}
-    yield state | {"edges": [*state["edges"], state["edges"][0]]}
-    for edges in ([[0, 99, 1.0]], [[0, 1, float("nan")]]):
-        yield state | {"edges": edges}
-    for hidden in ([["i0", "tanh"]], [["h0", "evil"]]):
-        yield state | {"hidden": hidden}
-    yield state | {"data": {"table": {"name": "x.csv", "text": "a,b\n1,2\n", "target": 3, "impute": 0, "drop": "x"}}}
-    yield state | {"data": {"set": "iris"}}
+        yield from (state | {name: wrong} for wrong in (*everywhere, *somewhere.get(name, [])))
 
 
 def test_damaged_links_are_refused_in_a_sentence(page):
     before, count = page.edges, 0
-    for state in damaged():
+    for state in (None, [], *damaged()):
         found = page.do("restore", state=state)
         if errors := [m["text"] for m in found if m["kind"] == "error"]:
             count += 1

@@ -31,6 +31,20 @@ BOARDS = {
 }
 MACHINES = {"m3": "mps2-an385", "m4f": "mps2-an386"}
 
+_SAY_BITS = """
+void say_bits(uint32_t word) {
+    char text[10];
+    int8_t i;
+    for (i = 7; i >= 0; i--) {
+        uint8_t nibble = (uint8_t)(word & 15u);
+        text[i] = (char)(nibble < 10u ? '0' + nibble : 'a' + nibble - 10u);
+        word >>= 4;
+    }
+    text[8] = '\\n';
+    text[9] = 0;
+    say(text);
+}
+"""
 # What lies before `main` on the boards of ARM: a table of vectors, the floats switched on, data copied, and a way to
 # print and to end through the debugger that the simulator plays. There is no library.
 _START = """
@@ -48,17 +62,6 @@ static inline int board_call(int what, const void *with) {
     return r0;
 }
 void say(const char *text) { board_call(0x04, text); }
-void say_bits(uint32_t word) {
-    char text[10];
-    int i;
-    for (i = 0; i < 8; i++) {
-        uint32_t nibble = (word >> (28 - 4 * i)) & 15u;
-        text[i] = (char)(nibble < 10u ? '0' + nibble : 'a' + nibble - 10u);
-    }
-    text[8] = '\\n';
-    text[9] = 0;
-    say(text);
-}
 void fault(void) {
     say("FAULT\\n");
     board_call(0x18, (const void *)0x20023);
@@ -122,18 +125,6 @@ void say(const char *text) {
         while (!(READY & 0x20)) {}
         BYTE = (uint8_t)*text++;
     }
-}
-void say_bits(uint32_t word) {
-    char text[10];
-    int8_t i;
-    for (i = 7; i >= 0; i--) {
-        uint8_t nibble = (uint8_t)(word & 15u);
-        text[i] = (char)(nibble < 10u ? '0' + nibble : 'a' + nibble - 10u);
-        word >>= 4;
-    }
-    text[8] = '\\n';
-    text[9] = 0;
-    say(text);
 }
 int main(void) {
     uint16_t wait;
@@ -242,13 +233,13 @@ def build(board, source, headers, flags="-std=c99 -O2", link=True):
     if not link:
         return Built(board, folder / "main.o")
     if board == "avr":
-        (folder / "start.c").write_text(_AVR)
+        (folder / "start.c").write_text(_AVR + _SAY_BITS)
         _call([*common, "-Dmain=program", *WARNINGS, "-c", folder / "main.c", "-o", folder / "main.o"], cwd=folder)
         _call([*common, "-c", folder / "start.c", "-o", folder / "start.o"])
         files = [folder / "start.o", folder / "main.o"]
         _call([*common, *files, "-o", folder / "main.elf", "-Wl,--gc-sections"])
         return Built(board, folder / "main.elf")
-    (folder / "start.c").write_text(_START)
+    (folder / "start.c").write_text(_START + _SAY_BITS)
     (folder / "board.ld").write_text(_LAYOUT)
     _call([compiler, *machine, "-std=gnu99", "-O2", "-c", folder / "start.c", "-o", folder / "start.o"])
     _call(

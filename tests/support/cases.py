@@ -1,6 +1,6 @@
 """Random nets with data, drawn by Hypothesis, and the witnesses that they are compared with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas
@@ -23,16 +23,41 @@ ALL_METHODS = tuple(METHODS)
 
 @dataclass
 class Case:
+    """A net and a batch; in time also looks at several ticks or a readout, and states that a run begins with."""
+
     mesh: Mesh
     X: np.ndarray
     y: np.ndarray
     loss: str
-    sample_weight: np.ndarray | None
+    sample_weight: np.ndarray | None = None
+    loss_ticks: np.ndarray | None = None  # (ticks, batch) mask
+    readout: np.ndarray | None = None  # (ticks, batch)
+    state: np.ndarray | None = None  # (batch, n_neurons)
+    by_tick: bool = False  # whether there is a target for every tick
+
+    @property
+    def looks(self):
+        """What `Mesh.growth_scores` is asked for besides."""
+        found = {"loss_ticks": self.loss_ticks, "readout": self.readout, "state": self.state}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def gradient(self, method="auto", **options):
+        """Loss and gradient of the net."""
+        given = {"sample_weight": self.sample_weight, **self.looks, **options}
+        return self.mesh.gradient(self.X, self.y, self.loss, method, **given)
 
     @property
     def shares(self):
+        """(batch,) what each sample counts."""
         w = np.ones(self.X.shape[-2]) if self.sample_weight is None else self.sample_weight
         return w / w.sum()
+
+    @property
+    def shares_in_time(self):
+        """(ticks, batch) what each look at a sample counts."""
+        last = np.arange(self.mesh.ticks)[:, None] == self.mesh.ticks - 1
+        found = self.shares * (last if self.loss_ticks is None else self.loss_ticks)
+        return found / found.sum()
 
     def inputs(self):
         """(ticks, batch, n_clamped): what the clamped neurons hold at every tick."""
@@ -42,13 +67,21 @@ class Case:
         return np.concatenate([X, ones], axis=2)
 
     def dense(self):
-        t = self.mesh.topology
-        A = np.zeros((t.n_neurons, t.n_neurons))
-        A[t.src, t.dst] = self.mesh.weights
-        return A
+        """The weights as a matrix."""
+        return self.mesh.adjacency().toarray().astype(float)
 
     def names(self):
         return ["identity"] * self.mesh.topology.n_clamped + self.mesh.activations
+
+    def in_float32(self):
+        """The same in float32, and in float64 on the very numbers that float32 holds."""
+        t, names = self.mesh.topology, self.mesh.activations
+        for dtype in ("float32", "float64"):
+            weights = self.mesh.weights.astype(np.float32)
+            mesh = Mesh(t, self.mesh.ticks, names[: t.n_hidden], names[-1], weights=weights, dtype=dtype)
+            arrays = {k: v.astype(np.float32) for k, v in vars(self).items() if k in ("X", "y", "readout", "state")
+                      and v is not None and v.dtype == np.float64}  # fmt: skip
+            yield replace(self, mesh=mesh, **arrays)
 
 
 def repair(n_inputs, n_hidden, n_outputs, bias, pairs, ticks):
@@ -106,30 +139,9 @@ def cases(draw, dtype="float64", most_hidden=5, most_batch=70, activation=None, 
     return Case(mesh, X, y, loss, weight)
 
 
-@dataclass
-class TimedCase(Case):
-    """With looks after several ticks, or a readout, from given states on."""
-
-    looks: np.ndarray | None = None  # (ticks, batch)
-    readout: np.ndarray | None = None  # (ticks, batch)
-    state: np.ndarray | None = None  # (batch, n_neurons)
-    by_tick: bool = False  # whether there is a target for every tick
-
-    @property
-    def options(self):
-        """What `Mesh.gradient` is asked for."""
-        found = {} if self.looks is None else {"loss_ticks": self.looks}
-        return found | {"readout": self.readout, "state": self.state}
-
-    @property
-    def weights(self):
-        """(ticks, batch) what a look counts."""
-        found = self.looks * (np.ones(self.X.shape[-2]) if self.sample_weight is None else self.sample_weight)
-        return found / found.sum()
-
-
 @st.composite
 def timed_cases(draw, reads=None, **options):
+    """With looks at several ticks, or a readout, and perhaps from given states on."""
     case = draw(cases(**options))
     t, ticks, batch = case.mesh.topology, case.mesh.ticks, case.X.shape[-2]
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -137,20 +149,32 @@ def timed_cases(draw, reads=None, **options):
     reads = draw(st.booleans()) if reads is None else reads
     length = rng.integers(1, ticks + 1, batch)
     within = np.arange(ticks)[:, None] < length
-    y, by_tick = case.y, False
     if reads:
         kind = draw(st.sampled_from(["end", "mean", "any"]))
         r = {"end": within & (np.arange(ticks)[:, None] == length - 1), "mean": within / length,
              "any": within * rng.uniform(-1.0, 1.0, (ticks, batch))}[kind]  # fmt: skip
-        return TimedCase(case.mesh, case.X, y, case.loss, case.sample_weight, None, r.astype(float), state)
+        return replace(case, readout=r.astype(float), state=state)
     kind = draw(st.sampled_from(["all", "within", "any", "one"]))
     looks = {"all": np.ones((ticks, batch), bool), "within": within, "any": rng.random((ticks, batch)) < 0.4,
              "one": np.zeros((ticks, batch), bool)}[kind]  # fmt: skip
     looks[rng.integers(ticks), rng.integers(batch)] = True
-    if draw(st.booleans()):
-        by_tick = True
-        y = np.stack([targets_for(case.loss, rng, batch, t.n_outputs) for _ in range(ticks)])
-    return TimedCase(case.mesh, case.X, y, case.loss, case.sample_weight, looks, None, state, by_tick)
+    by_tick = draw(st.booleans())
+    y = np.stack([targets_for(case.loss, rng, batch, t.n_outputs) for _ in range(ticks)]) if by_tick else case.y
+    return replace(case, y=y, loss_ticks=looks, state=state, by_tick=by_tick)
+
+
+@st.composite
+def tied_cases(draw, **options):
+    """With random ties: some edges fixed, the others share parameters."""
+    case = draw(cases(**options))
+    mesh, rng = case.mesh, np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    t, names, fixed = mesh.topology, mesh.activations, draw(st.sampled_from([0.0, 0.3, 0.9]))
+    number = rng.integers(0, draw(st.integers(1, 8)), t.n_edges)
+    number[rng.random(t.n_edges) < fixed] = -1
+    number = np.where(number >= 0, np.searchsorted(np.unique(number[number >= 0]), number), -1)
+    tied = Mesh(t, mesh.ticks, names[: t.n_hidden], names[-1], dtype="float64", random_state=rng, tied=number)
+    tied.parameters = rng.standard_normal(tied.n_parameters) * 0.6
+    return replace(case, mesh=tied)
 
 
 # -- witnesses ---------------------------------------------------------------------------------------------------
@@ -160,17 +184,12 @@ def by_loops(case):
     """Loss and gradient (n_edges,) by tests/support/naive.py."""
     t = case.mesh.topology
     inputs = case.inputs()
-    batch = [inputs[:, b].tolist() for b in range(inputs.shape[1])]
-    value, grad = naive.gradient(
-        case.dense().tolist(),
-        t.n_clamped,
-        t.n_outputs,
-        case.names(),
-        batch,
-        case.y.tolist(),
-        case.loss,
-        case.shares.tolist(),
-    )
+    ticks, size = inputs.shape[:2]
+    y = case.y if case.by_tick else np.repeat(case.y[None], ticks, axis=0)
+    state = np.zeros((size, t.n_neurons)) if case.state is None else case.state
+    batch, targets = inputs.transpose(1, 0, 2).tolist(), [y[:, b].tolist() for b in range(size)]
+    net = (case.dense().tolist(), t.n_clamped, t.n_outputs, case.names())
+    value, grad = naive.gradient(*net, batch, targets, case.loss, case.shares_in_time.T.tolist(), state.tolist())
     return value, np.array(grad)[t.src, t.dst]
 
 
@@ -187,9 +206,9 @@ _TORCH = {
 }
 
 
-def torch_outputs(case, A):
-    """Outputs (batch, n_outputs) as torch computes them from a dense float64 matrix."""
-    return torch_states(case, A)[-1][:, -case.mesh.topology.n_outputs :]
+def torch_outputs(case, A, begin=None):
+    """Outputs (batch, n_outputs) after the last tick as torch computes them from a dense float64 matrix."""
+    return torch_states(case, A, begin)[-1][:, -case.mesh.topology.n_outputs :]
 
 
 def torch_states(case, A, begin=None):
@@ -234,59 +253,43 @@ _TORCH_LOSSES = {
 } | {f"quantile:{level}": _torch_quantile(level) for level in (0.05, 0.5, 0.9)}
 
 
-def torch_loss(case, outputs):
-    share = torch.tensor(case.shares)
-    return (share * _TORCH_LOSSES[case.loss](outputs, torch.tensor(case.y))).sum()
+def torch_readouts(case, A):
+    """The outputs that losses are taken of: after every tick, or of the readout (1, batch, n_outputs)."""
+    outputs = torch.stack(torch_states(case, A, case.state))[:, :, -case.mesh.topology.n_outputs :]
+    return outputs if case.readout is None else (torch.tensor(case.readout)[:, :, None] * outputs).sum(dim=0)[None]
+
+
+def torch_loss(case, A):
+    """The loss of a batch."""
+    at = torch.tensor(case.shares[None] if case.readout is not None else case.shares_in_time)
+    y = torch.tensor(case.y)
+    of = _TORCH_LOSSES[case.loss]
+    each = [of(out, y[k] if case.by_tick else y) for k, out in enumerate(torch_readouts(case, A))]
+    return torch.where(at > 0, at * torch.stack(each), 0.0).sum()  # what is not looked at may overflow
 
 
 def by_autograd(case, pairs=None):
     """Loss and gradient by torch autograd; `pairs` (src, dst) instead of the graph's own edges."""
     t = case.mesh.topology
     A = torch.tensor(case.dense(), requires_grad=True)
-    loss = torch_loss(case, torch_outputs(case, A))
+    loss = torch_loss(case, A)
     loss.backward()
     src, dst = (t.src, t.dst) if pairs is None else pairs
     return loss.item(), A.grad.numpy()[src, dst]
 
 
-def by_autograd_in_time(case, pairs=None):
-    """Loss and gradient through the whole sequence."""
+def jacobian_by_autograd(case, begin=None):
+    """The derivative of each output by the weight of each edge."""
     t = case.mesh.topology
-    A = torch.tensor(case.dense(), requires_grad=True)
-    outputs = torch.stack(torch_states(case, A, case.state))[:, :, -t.n_outputs :]
-    y = torch.tensor(case.y)
-    if case.readout is not None:
-        read = (torch.tensor(case.readout)[:, :, None] * outputs).sum(dim=0)
-        loss = (torch.tensor(case.shares) * _TORCH_LOSSES[case.loss](read, y)).sum()
-    else:
-        at = torch.tensor(case.weights)
-        each = [_TORCH_LOSSES[case.loss](out, y[k] if case.by_tick else y) for k, out in enumerate(outputs)]
-        # what is not looked at may overflow
-        loss = torch.where(at > 0, at * torch.stack(each), 0.0).sum()
-    loss.backward()
-    src, dst = (t.src, t.dst) if pairs is None else pairs
-    return loss.item(), A.grad.numpy()[src, dst]
+    A = torch.tensor(case.dense())
+    return torch.autograd.functional.jacobian(lambda A: torch_outputs(case, A, begin), A).numpy()[:, :, t.src, t.dst]
 
 
-def by_loops_in_time(case):
-    """The same by tests/support/naive.py, for looks at ticks."""
-    t = case.mesh.topology
-    inputs = case.inputs()
-    ticks, size = inputs.shape[:2]
-    y = case.y if case.by_tick else np.repeat(case.y[None], ticks, axis=0)
-    state = np.zeros((size, t.n_neurons)) if case.state is None else case.state
-    value, grad = naive.gradient_at_ticks(
-        case.dense().tolist(),
-        t.n_clamped,
-        t.n_outputs,
-        case.names(),
-        inputs.transpose(1, 0, 2).tolist(),
-        [y[:, b].tolist() for b in range(size)],
-        case.loss,
-        case.weights.T.tolist(),
-        state.tolist(),
-    )
-    return value, np.array(grad)[t.src, t.dst]
+def by_parameters(mesh, each):
+    """Sums over the edges of each parameter, along the last axis."""
+    found = np.zeros((*each.shape[:-1], mesh.n_parameters))
+    np.add.at(found, (..., mesh.tied[mesh.tied >= 0]), each[..., mesh.tied >= 0])
+    return found
 
 
 def by_differences(case, step=1e-6):
@@ -298,7 +301,7 @@ def by_differences(case, step=1e-6):
         for sign in (1, -1):
             A = case.dense()
             A[t.src[e], t.dst[e]] += sign * step
-            values.append(torch_loss(case, torch_outputs(case, torch.tensor(A))).item())
+            values.append(torch_loss(case, torch.tensor(A)).item())
         grad[e] = (values[0] - values[1]) / (2 * step)
     return grad
 

@@ -7,7 +7,6 @@ new case does not change the others.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -39,15 +38,6 @@ def integers(rng: np.random.Generator, most: int, *shape: int) -> np.ndarray:
 # -- graphs ----------------------------------------------------------------------------------------------------------
 
 
-def layered(*sizes: int, bias: bool = True) -> Topology:
-    """Connect each layer to the next, and the bias to all neurons behind the inputs."""
-    first = np.cumsum([0, sizes[0] + bias, *sizes[1:]])
-    layers = [range(sizes[0]), *(range(a, b) for a, b in pairwise(first[1:]))]
-    pairs = [(i, j) for a, b in pairwise(layers) for i in a for j in b]
-    pairs += [(sizes[0], j) for j in range(first[1], first[-1]) if bias]
-    return Topology(sizes[0], sum(sizes[1:-1]), sizes[-1], pairs, bias=bias)
-
-
 def select_pairs(
     inputs: int, hidden: int, outputs: int, accept: Callable[[int, int], bool], bias: bool = True
 ) -> Topology:
@@ -55,12 +45,6 @@ def select_pairs(
     n, first = inputs + bias + hidden + outputs, inputs + bias + hidden
     pairs = [(i, j) for i in range(n) for j in range(n) if accept(i, j)]
     return Topology(inputs, hidden, outputs, sorted({*pairs, *((o % inputs, o) for o in range(first, n))}), bias=bias)
-
-
-def cascade(inputs: int, hidden: int, outputs: int, bias: bool = True) -> Topology:
-    """Let each hidden neuron read all neurons before it, and the outputs all but outputs."""
-    first, last = inputs + bias, inputs + bias + hidden
-    return select_pairs(inputs, hidden, outputs, lambda i, j: j >= first and i < min(j, last), bias)
 
 
 def mesh(inputs: int, hidden: int, outputs: int, density: float = 1.0, bias: bool = True) -> Topology:
@@ -101,12 +85,12 @@ def columns(inputs: int, hidden: int, outputs: int) -> Topology:
 
 
 GRAPHS = {
-    "linear": layered(3, 2),
-    "layers": layered(3, 4, 3, 2),
-    "layers-no-bias": layered(3, 4, 2, bias=False),
-    "wide-layers": layered(17, 24, 10),
-    "cascade": cascade(2, 5, 2),
-    "cascade-no-bias": cascade(3, 4, 1, bias=False),
+    "linear": Topology.layered([3, 2]),
+    "layers": Topology.layered([3, 4, 3, 2]),
+    "layers-no-bias": Topology.layered([3, 4, 2], bias=False),
+    "wide-layers": Topology.layered([17, 24, 10]),
+    "cascade": Topology.cascade(2, 5, 2),
+    "cascade-no-bias": Topology.cascade(3, 4, 1, bias=False),
     "mesh": mesh(3, 5, 2),
     "mesh-no-bias": mesh(2, 6, 3, bias=False),
     "sparse": mesh(4, 12, 3, density=0.2),
@@ -115,7 +99,7 @@ GRAPHS = {
     "dense": mesh(17, 24, 10),
     "large": mesh(33, 50, 10, density=0.2),
     "patches": patches(),
-    "many-classes": layered(2, 3, 60),
+    "many-classes": Topology.layered([2, 3, 60]),
 }
 
 # -- cases -----------------------------------------------------------------------------------------------------------

@@ -105,24 +105,7 @@ def loss_and_slope(loss, y, target):
     return top + math.log(total) - y[target], slope
 
 
-def gradient(A, n_clamped, n_outputs, phi, batch, targets, loss, weights):
-    """Weighted mean loss and dE/dA (n, n); `batch` holds the inputs of one sample an item."""
-    n = len(A)
-    total_weight = sum(weights)
-    value = 0.0
-    grad = [[0.0] * n for _ in range(n)]
-    for inputs, target, weight in zip(batch, targets, weights, strict=True):
-        states, jacobian = run(A, n_clamped, n_outputs, phi, inputs)
-        part, slope = loss_and_slope(loss, states[-1][n - n_outputs :], target)
-        value += weight / total_weight * part
-        for o in range(n_outputs):
-            for i in range(n):
-                for j in range(n):
-                    grad[i][j] += weight / total_weight * slope[o] * jacobian[o][i][j]
-    return value, grad
-
-
-def gradient_at_ticks(A, n_clamped, n_outputs, phi, batch, targets, loss, looks, begin):
+def gradient(A, n_clamped, n_outputs, phi, batch, targets, loss, looks, begin):
     """Weighted mean loss and dE/dA (n, n) over all looks.
 
     `looks[b][k]` is the weight of a look at sample b after tick k, `targets[b][k]` its target, `begin[b]` the states

@@ -30,9 +30,12 @@ class Page:
 
     def __init__(self, *given):
         self.session = PlaySession(*given)
-        self.net = self.session.net
         self.heard = []
         self.do("hello")
+
+    @property
+    def net(self):
+        return self.session.net
 
     def do(self, order, **fields):
         found = [read(m) for m in self.session.receive(json.dumps({"do": order} | fields))]

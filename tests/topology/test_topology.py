@@ -11,7 +11,6 @@ from scipy import sparse
 from cases import ACTIVATION_NAMES, topologies
 from examples import examples
 from meshnn import Mesh, MeshError, Topology
-from meshnn.topology.reach import dead_within
 
 
 def pairs(t):
@@ -264,14 +263,3 @@ def test_a_wrong_topology_is_refused(arguments, value):
 def test_a_wrong_builder_call_is_refused(build, value):
     with pytest.raises(MeshError, match=value):
         build()
-
-
-@examples(30)
-@given(t=topologies(ticks=9), data=st.data())
-def test_dead_edges_without_sorting(t, data):
-    """The quick way of the structure policies finds what `dead_edges` finds."""
-    awake = np.array(data.draw(st.lists(st.booleans(), min_size=t.n_neurons, max_size=t.n_neurons)))
-    awake[: t.n_clamped] = False
-    for ticks in (1, 2, 3, 5, 9):
-        got = dead_within(t.n_neurons, t.n_clamped, t.n_outputs, t.src, t.dst, ticks, awake)
-        np.testing.assert_array_equal(got, t.dead_edges(ticks, awake))

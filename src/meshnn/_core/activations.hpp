@@ -55,20 +55,12 @@ template <int code, class T> NOINLINE void activate_as(T* s, T* d) {
         store_vec(d + l, slope);
     }
 }
-// Row s holds t; make it phi(t) and row d phi'(t).
-template <class T> INLINE void activate(i64 code, T* s, T* d) {
-    switch (code) {
-        case TANH: return activate_as<TANH, T>(s, d);
-        case SIGMOID: return activate_as<SIGMOID, T>(s, d);
-        case LEAKY_RELU: return activate_as<LEAKY_RELU, T>(s, d);
-        case ELU: return activate_as<ELU, T>(s, d);
-        case SOFTPLUS: return activate_as<SOFTPLUS, T>(s, d);
-        case SIN: return activate_as<SIN, T>(s, d);
-        case GAUSS: return activate_as<GAUSS, T>(s, d);
-        case RELU: return activate_as<RELU, T>(s, d);
-        default: return activate_as<IDENTITY, T>(s, d);
-    }
+template <class T, size_t... code> INLINE void activate_among(i64 which, T* s, T* d, Indices<code...>) {
+    static constexpr void (*each[])(T*, T*) = {activate_as<(int)code, T>...};
+    each[which](s, d);
 }
+// Row s holds t; make it phi(t) and row d phi'(t).
+template <class T> INLINE void activate(i64 code, T* s, T* d) { activate_among(code, s, d, typename MakeIndices<GAUSS + 1>::type{}); }
 // phi' of a neuron; that of identity and relu follows from the state and is not stored.
 template <class T> INLINE Pack<T> slope_of(i64 code, const T* s, const T* d) {
     if (code == IDENTITY) return fill<T>(T(1));

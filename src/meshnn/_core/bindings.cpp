@@ -8,46 +8,22 @@
 #include "bindings_streams.hpp"
 
 // -- functions of the module ---------------------------------------------------------------------------------------------------------
-// update(dtype, optimizer, values, grad, step, rate) -> the norm of the gradient, penalty included
-static char dtype_of(PyObject* text) {
-    Py_ssize_t length;
-    const char* found = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &length) : nullptr;
-    if (found && (*found == 'f' || *found == 'd')) return *found;
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "dtype must be 'f' or 'd'");
-    return 0;
-}
+// update(optimizer, values, grad, step, rate) -> the norm of the gradient, penalty included
 static PyObject* module_update(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-    char dtype = n ? dtype_of(arguments[0]) : 'f';
-    if (!dtype) return nullptr;
-    Arguments a(arguments, n, 6, dtype);
-    PyObject *type, *optimizer;
+    OptimizerState* state = n ? struct_of<OptimizerState>(arguments[0], 0) : nullptr;
+    if (!state) return n ? nullptr : PyErr_Format(PyExc_TypeError, "arguments are needed");
+    const char dtype = dtype_of(arguments[0]);
+    Arguments a(arguments + 1, n - 1, 4, dtype);
     AnyView values, grad;
     int64_t step;
     double rate;
-    a.take(type, optimizer, out(values), out(grad), step, rate);
-    if (!a.good) return nullptr;
-    auto* state = struct_of<OptimizerState>(optimizer, dtype);
-    if (!state) return nullptr;
+    a.take(out(values), out(grad), step, rate);
     a.require(grad.size == values.size && optimizer_fits(*state, values.size), "values, grad or the optimiser's state");
     if (!a.good) return nullptr;
     Running running;
     double norm = kernels_of(dtype)->update(*state, values, grad, step, rate);
     running.end();
     return PyFloat_FromDouble(norm);
-}
-// elementary(dtype, function, x, out): exp, expm1, log and log1p of whole registers
-static PyObject* module_elementary(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-    char dtype = n ? dtype_of(arguments[0]) : 'f';
-    if (!dtype) return nullptr;
-    Arguments a(arguments, n, 4, dtype);
-    PyObject* type;
-    int64_t function;
-    AnyView x, found;
-    a.take(type, function, x, out(found));
-    a.require(x.size == found.size && x.size % 16 == 0, "x");
-    if (!a.good) return nullptr;
-    kernels_of(dtype)->elementary((int)function, x, found);
-    Py_RETURN_NONE;
 }
 
 #define FAST(name, function) {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL, nullptr}
@@ -56,7 +32,7 @@ static PyMethodDef engine_methods[] = {
     FAST("epochs", engine_epochs), FAST("layer", engine_layer), FAST("vjp", engine_vjp), {nullptr, nullptr, 0, nullptr},
 };
 static PyMethodDef module_methods[] = {
-    FAST("update", module_update), FAST("elementary", module_elementary),
+    FAST("update", module_update),
     FAST("stream", module_stream), FAST("variance", module_variance), FAST("kalman", module_kalman),
     FAST("portable", module_portable), FAST("portable_activate", module_portable_activate),
     {nullptr, nullptr, 0, nullptr},

@@ -155,6 +155,9 @@ template <class S> static S* struct_of(PyObject* object, char dtype) {
     return nullptr;
 }
 
+// The dtype of the arrays of a struct.
+static char dtype_of(PyObject* object) { return reinterpret_cast<StructObject*>(object)->dtype; }
+
 // -- arguments of a call, in order -------------------------------------------------------------------------------------------------
 // An array that a call writes.
 template <class E> struct Written { View<E>& view; };

@@ -6,7 +6,7 @@
 // Structs of a stream, or null where None is given and allowed; `dtype` is that of the state.
 static bool take_stream(PyObject* const* given, const StreamPlan*& plan, StreamState*& state, Filter*& filter, char& dtype) {
     if (!(state = struct_of<StreamState>(given[1], 0))) return false;
-    dtype = reinterpret_cast<StructObject*>(given[1])->dtype;
+    dtype = dtype_of(given[1]);
     plan = struct_of<StreamPlan>(given[0], 0);
     filter = given[2] == Py_None ? nullptr : struct_of<Filter>(given[2], 0);
     return plan && !PyErr_Occurred();
@@ -22,19 +22,14 @@ template <class E> static bool has(const View<E>& v, int64_t a, int64_t b = 1) {
 static bool state_fits(const StreamPlan& p, const StreamState& s, char dtype) {
     const int64_t B = s.s.n[0], n = s.s.n[1], C = p.n_outputs, N = s.H.n[1], m = s.target.n[1], d = p.n_inputs, L = 256 / (dtype == 'f' ? 4 : 8);
     const int64_t depth = s.past_derivatives.size ? s.past_derivatives.n[0] : 0, places = s.replay_x.size ? s.replay_x.n[0] : 0;
-    bool good = has(s.s, B, n) && has(s.J, B, 2, s.J.n[2]) && has(s.side, B) && has(s.peek_states, n) && has(p.offset, n);
+    bool good = has(s.s, B, n) && has(s.J, B, 2, s.J.n[2]) && s.J.n[2] >= p.columns && has(s.side, B) && has(s.peek_states, n) && has(p.offset, n);
     good = good && d <= p.n_clamped && p.n_clamped + C <= n && has(s.weights, p.weight_index.size) && s.values.size == s.grad.size;
     good = good && has(s.H, C, N) && N <= s.values.size && has(s.target, B, m) && (m == 1 || m == C) && has(s.clock, 8);
     good = good && has(s.Y, C, L) && has(s.G, C, L) && has(s.y, m, L) && has(s.share, L);
+    good = good && s.sums.size >= p.most_packs * L && s.slopes.size >= p.most_packs * L && s.panel.size >= p.most_sources * L;
     good = good && has(s.past_derivatives, depth, B, C, N) && has(s.past_outputs, depth, B, C);
     good = good && (!s.x_moments.size || has(s.x_moments, 7, d)) && (!s.y_moments.size || (has(s.y_moments, 7, m) && m == C));
     good = good && has(s.replay_x, places, d) && has(s.replay_y, places, m) && (!places || s.last_x.size == d);
-    for (int64_t q = 0; good && q + 1 < p.pack_start.size; ++q) {
-        const int64_t sums = (p.pack_start[q + 1] - p.pack_start[q]) * L;
-        good = s.sums.size >= sums && s.slopes.size >= sums;
-    }
-    for (int64_t g = 0; good && g < p.groups.n[0] && p.groups.size; ++g)
-        for (int64_t r = p.groups[3 * g]; good && r < p.groups[3 * g + 1]; ++r) good = p.offset[p.rows[r]] + p.groups[3 * g + 2] <= s.J.n[2];
     for (int64_t b = 0; good && b < B; ++b) good = s.side[b] == 0 || s.side[b] == 1;
     return good && s.clock[SEEN] >= 0 && s.clock[STORED] >= 0;
 }
@@ -74,7 +69,7 @@ static PyObject* module_stream(PyObject*, PyObject* const* arguments, Py_ssize_t
     if (!a.good) return nullptr;
     Running running;
     c.poll = {Running::stop, &running};
-    kernels_of(dtype)->stream(&c);
+    kernels_of(dtype)->stream(c);
     running.end();
     if (c.interrupted) return nullptr;
     Py_RETURN_NONE;
@@ -90,7 +85,7 @@ static PyObject* module_variance(PyObject*, PyObject* const* arguments, Py_ssize
     a.require(c.filter && dtype == 'd' && c.out.size == c.state->s.n[0] * c.plan->n_outputs, "out");
     a.require(state_fits(*c.plan, *c.state, dtype) && c.filter && filter_fits(*c.filter, c.plan->n_outputs, c.state->H.n[1]), "an array of the stream");
     if (!a.good) return nullptr;
-    kernels_of('d')->variance(&c);
+    kernels_of('d')->variance(c);
     Py_RETURN_NONE;
 }
 // kalman(filter, values, H, y, target, loss, fresh, rest) -> the loss before the update, NaN if nothing was learned
@@ -104,7 +99,7 @@ static PyObject* module_kalman(PyObject*, PyObject* const* arguments, Py_ssize_t
     a.require(c.target.size >= (c.loss == 0 ? 1 : c.y.size), "target");
     a.require(filter_fits(*c.filter, c.filter->S.n[0], c.values.size), "an array of the filter");
     if (!a.good) return nullptr;
-    kernels_of('d')->kalman(&c);
+    kernels_of('d')->kalman(c);
     return PyFloat_FromDouble(c.result);
 }
 

@@ -55,14 +55,20 @@ template <class T> struct Borrowed {
 };
 INLINE i64 rounded_up(i64 count) { return (count + 15) / 16 * 16; }
 
-// For every bucket of every slab of a batch: f(q, batch of the slab, first chunk, last chunk) -> Status; then end(buckets).
-template <class T, class F, class End> Status for_buckets(Batch<T> b, const Threads& t, const F& f, const End& end, i64 least = 2) {
+// For every bucket of every slab of a batch: f(q, batch of the slab, first chunk, last chunk, net in a workspace) -> Status; then
+// end(buckets). `w` are the weights in the order of the plan's entries.
+template <class T, class F, class End> Status for_buckets(Engine& e, const T* w, Batch<T> b, const Threads& t, const F& f, const End& end, i64 least = 2) {
     i64 size = b.size;
     for (i64 begin = 0; begin < size; begin += SLAB) {
         b.begin = begin, b.size = min_of(SLAB, size - begin);
         Buckets buckets(b.chunks(), b.size, t.work, least);
         Status status[MOST_BUCKETS];
-        in_parallel(buckets.count, t.count, [&](i64 q) { status[q] = f(q, b, buckets.first(q), buckets.first(q + 1)); });
+        in_parallel(buckets.count, t.count, [&](i64 q) {
+            Borrowed<T> workspace(e);
+            if (!workspace.m) { status[q] = NO_MEMORY; return; }
+            BackwardChunk<T> net(*e.plan, w, *workspace.m);
+            status[q] = f(q, b, buckets.first(q), buckets.first(q + 1), net);
+        });
         for (i64 q = 0; q < buckets.count; ++q)
             if (status[q] != OK) return status[q];
         end(buckets.count);

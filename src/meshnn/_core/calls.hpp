@@ -31,10 +31,7 @@ template <class T> Status forward_call(Engine& e, ForwardCall& call) {
     Weights<T> w(e, as<T>(call.values).data, 0, call.threads.count, call.samples.check);
     if (w.status != OK) return w.status;
     Batch<T> batch(call.samples, nullptr, e.plan->n);
-    return for_buckets(batch, call.threads, [&](i64, const Batch<T>& b, i64 first, i64 last) {
-        Borrowed<T> workspace(e);
-        if (!workspace.m) return NO_MEMORY;
-        Chunk<T> net(*e.plan, w.data, *workspace.m);
+    return for_buckets(e, w.data, batch, call.threads, [&](i64, const Batch<T>& b, i64 first, i64 last, Chunk<T>& net) {
         bool good = true;
         for (i64 c = first; c < last; ++c) good = forward_chunk(net, b, c, call) && good;
         return good ? OK : NOT_FINITE;
@@ -50,27 +47,17 @@ template <class T> struct InfluenceWalk {
     T *s, *J, *sums, *slopes, *panel, *w;
     i64 columns;
 
-    InfluenceWalk(Engine& e, const StreamPlan& stream_plan, const T* values)
-        : plan(stream_plan), p(*e.plan), memory(e.buffers, size_of(*e.plan, stream_plan)), columns(columns_of(stream_plan)) {
+    InfluenceWalk(Engine& e, const StreamPlan& plan, const T* values)
+        : plan(plan), p(*e.plan), memory(e.buffers, size_of(*e.plan, plan)), columns(columns_of(plan)) {
         if (!memory.data) return;
-        s = memory.data, J = s + rounded_up(p.n), sums = J + 2 * columns, slopes = sums + packs_of(plan) * LANES<T>;
-        panel = slopes + packs_of(plan) * LANES<T>, w = panel + panel_of(plan);
+        const i64 packs = plan.most_packs * LANES<T>;
+        s = memory.data, J = s + rounded_up(p.n), sums = J + 2 * columns, slopes = sums + packs, panel = slopes + packs;
+        w = panel + plan.most_sources * LANES<T>;
         for (i64 k = 0; k < plan.weight_index.size; ++k) w[k] = values[plan.weight_index[k]];
     }
-    static i64 columns_of(const StreamPlan& plan) {
-        i64 end = 0;
-        for (i64 g = 0; g < plan.groups.n[0] && plan.groups.size; ++g)
-            for (i64 r = plan.groups[3 * g]; r < plan.groups[3 * g + 1]; ++r) end = max_of(end, plan.offset[plan.rows[r]] + plan.groups[3 * g + 2]);
-        return rounded_up(end) + SIDE;
-    }
-    static i64 packs_of(const StreamPlan& plan) { return plan.pack_activation.size + 1; }
-    static i64 panel_of(const StreamPlan& plan) {
-        i64 most = 1;
-        for (i64 r = 0; r < plan.n_whole.size; ++r) most = max_of(most, plan.n_whole[r]);
-        return most * LANES<T>;
-    }
+    static i64 columns_of(const StreamPlan& plan) { return rounded_up(plan.columns) + SIDE; }
     static i64 size_of(const Plan& p, const StreamPlan& plan) {
-        return rounded_up(p.n) + 2 * columns_of(plan) + 2 * packs_of(plan) * LANES<T> + panel_of(plan) + plan.weight_index.size + 16;
+        return rounded_up(p.n) + 2 * columns_of(plan) + (2 * plan.most_packs + plan.most_sources) * LANES<T> + plan.weight_index.size + 16;
     }
     // Run the ticks of sample `at`; after each, look(k, J) with the influence on all neurons.
     template <class Look> void run(const Batch<T>& b, i64 at, i64 ticks, const Look& look) {
@@ -118,10 +105,7 @@ template <class T> Status loss_call(Engine& e, LossCall& call) {
     double loss[MOST_BUCKETS], correct[MOST_BUCKETS];
     call.loss = call.correct = 0;
     if (entries) memset(call.grad.data, 0, call.grad.size * sizeof(double));
-    return for_buckets(batch, call.threads, [&](i64 q, const Batch<T>& b, i64 first, i64 last) {
-        Borrowed<T> workspace(e);
-        if (!workspace.m) return NO_MEMORY;
-        BackwardChunk<T> net(p, w.data, *workspace.m);
+    return for_buckets(e, w.data, batch, call.threads, [&](i64 q, const Batch<T>& b, i64 first, i64 last, BackwardChunk<T>& net) {
         bool good = true;
         T* mine = entries ? g + q * stride : nullptr;
         if (mine) memset(mine, 0, entries * sizeof(T));
@@ -142,7 +126,7 @@ template <class T> Status loss_call(Engine& e, LossCall& call) {
             each([&](i64 c) { net.backward(mine, nullptr, true, b.lanes(c)); });
         }
         if (mine) clear_padding(p, mine, entries);
-        correct[q] = workspace.m->correct;
+        correct[q] = net.m.correct;
         return good ? OK : NOT_FINITE;
     }, [&](i64 count) {
         for (i64 q = 0; q < count; ++q) call.loss += loss[q], call.correct += correct[q];
@@ -165,21 +149,20 @@ template <class T> Status vjp_call(Engine& e, VjpCall& call) {
     if (!w.data || !total.data) return NO_MEMORY;
     T* g = w.rest(e);
     memset(total.data, 0, (entries ? p.n_gradient : 1) * sizeof(double));
-    auto bucket = [&](i64 q, const Batch<T>& b, i64 first, i64 last, Workspace<T>& m, bool kept) {
-        BackwardChunk<T> net(p, w.data, m);
+    auto bucket = [&](i64 q, const Batch<T>& b, i64 first, i64 last, BackwardChunk<T>& net) {
         net.values = as<T>(call.values).data;
         T *mine = entries ? g + q * each : nullptr, *x = x_rows ? g + q * each + stride : nullptr;
         if (mine) memset(mine, 0, entries * sizeof(T));
         for (i64 c = first; c < last; ++c) {
             i64 at = b.begin + c * b.per, count = b.count(c);
-            if (!kept) {
+            if (!call.kept) {
                 net.take(b, c);
                 net.run(b, b.lanes(c));
             }
-            b.index(c, m.rows);
+            b.index(c, net.m.rows);
             for (i64 k = 0; k < slopes.n[0]; ++k) {
                 T* to = slopes.n[0] > 1 ? net.O(k + 1) : net.O(net.ticks);
-                pack(slopes.data + k * b.n * p.n_outputs, p.n_outputs, m.rows, to);
+                pack(slopes.data + k * b.n * p.n_outputs, p.n_outputs, net.m.rows, to);
                 for (i64 r = 0; r < p.n_outputs; ++r)
                     for (i64 l = count; l < LANES<T>; ++l) to[r * LANES<T> + l] = 0;
             }
@@ -189,22 +172,18 @@ template <class T> Status vjp_call(Engine& e, VjpCall& call) {
                 unpack(x + k * p.n_inputs * LANES<T>, p.n_inputs, count, grad_X.data + (k * b.n + at) * p.n_inputs);
         }
         if (mine) clear_padding(p, mine, entries);
+        return OK;
     };
     auto sum_up = [&](i64 count) {
         for (i64 q = 0; entries && q < count; ++q) scatter_gradient(p, g + q * each, total.data, 0, p.n_gradient);
     };
     if (call.kept) {
         FlushDenormals flush;
-        bucket(0, batch, 0, 1, *static_cast<Workspace<T>*>(call.kept), true);
+        BackwardChunk<T> net(p, w.data, *static_cast<Workspace<T>*>(call.kept));
+        bucket(0, batch, 0, 1, net);
         sum_up(1);
-    } else {
-        Status status = for_buckets(batch, call.threads, [&](i64 q, const Batch<T>& b, i64 first, i64 last) {
-            Borrowed<T> workspace(e);
-            if (!workspace.m) return NO_MEMORY;
-            bucket(q, b, first, last, *workspace.m, false);
-            return OK;
-        }, sum_up);
-        if (status != OK) return status;
+    } else if (Status status = for_buckets(e, w.data, batch, call.threads, bucket, sum_up)) {
+        return status;
     }
     for (i64 k = 0; entries && k < p.n_gradient; ++k) grad[k] = (T)total.data[k];
     return OK;
@@ -229,10 +208,7 @@ template <class T> Status jacobian_call(Engine& e, JacobianCall& call) {
     if (w.status != OK) return w.status;
     Batch<T> batch(call.samples, nullptr, p.n);
     i64 width = p.n_outputs * p.n_gradient;
-    return for_buckets(batch, call.threads, [&](i64, const Batch<T>& b, i64 first, i64 last) {
-        Borrowed<T> workspace(e);
-        if (!workspace.m) return NO_MEMORY;
-        BackwardChunk<T> net(p, w.data, *workspace.m);
+    return for_buckets(e, w.data, batch, call.threads, [&](i64, const Batch<T>& b, i64 first, i64 last, BackwardChunk<T>& net) {
         bool good = true;
         auto at = [&](i64 c) { return as<T>(call.out).data + (b.begin + c * b.per) * width; };
         auto each = [&](auto&& derive) {
@@ -245,11 +221,11 @@ template <class T> Status jacobian_call(Engine& e, JacobianCall& call) {
         if (call.influence) {
             InfluenceWalk<T> walk(e, *call.influence, as<T>(call.values).data);
             if (!walk.memory.data) return NO_MEMORY;
-            each([&](i64 c) { for (i64 l = 0; l < b.count(c); ++l) walk.write_jacobian(b, workspace.m->rows[l], net.ticks, at(c) + l * width); });
+            each([&](i64 c) { for (i64 l = 0; l < b.count(c); ++l) walk.write_jacobian(b, net.m.rows[l], net.ticks, at(c) + l * width); });
         } else {
             each([&](i64 c) {
                 net.jacobian(net.ticks, nullptr, false);
-                unpack(workspace.m->J, width, b.count(c), at(c));
+                unpack(net.m.J, width, b.count(c), at(c));
             });
         }
         return good ? OK : NOT_FINITE;
@@ -313,11 +289,8 @@ template <class T> Status curvature_call(Engine& e, CurvatureCall& call) {
     call.loss = call.correct = 0;
     memset(call.grad.data, 0, n * sizeof(double));
     memset(call.matrix.data, 0, n * n * sizeof(double));
-    Status status = for_buckets(batch, call.threads, [&](i64 q, const Batch<T>& b, i64 first, i64 last) {
-        Borrowed<T> workspace(e);
-        if (!workspace.m) return NO_MEMORY;
-        Workspace<T>& m = *workspace.m;
-        BackwardChunk<T> net(p, w.data, m);
+    Status status = for_buckets(e, w.data, batch, call.threads, [&](i64 q, const Batch<T>& b, i64 first, i64 last, BackwardChunk<T>& net) {
+        Workspace<T>& m = net.m;
         T* mine = w.rest(e) + q * sizes;
         CurvatureBucket<T> bucket{net, call, mine, mine + rounded_up(n), mine + rounded_up(n) + matrix, mine + rounded_up(n) + matrix + rounded_up(columns * (n + 64))};
         memset(mine, 0, (rounded_up(n) + matrix) * sizeof(T));

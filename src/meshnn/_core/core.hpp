@@ -100,6 +100,9 @@ struct EpochsCall {
     int64_t batch, per, done, finished; Threads threads;
 };
 struct Engine;
+struct StreamCall;  // these three: see stream_structs.hpp
+struct VarianceCall;
+struct KalmanCall;
 struct Kernels {
     Status (*forward)(Engine&, ForwardCall&);
     Status (*loss)(Engine&, LossCall&);
@@ -109,10 +112,9 @@ struct Kernels {
     Status (*epochs)(Engine&, EpochsCall&);
     Status (*keep)(Engine&, ForwardCall&, void**);                     // a forward pass whose workspace is kept
     double (*update)(OptimizerState&, AnyView values, AnyView grad, int64_t step, double rate);
-    void (*elementary)(int function, AnyView x, AnyView out);          // for the tests of accuracy
-    void (*stream)(void* call);                                        // a StreamCall, see stream.hpp
-    void (*variance)(void* call);                                      // a VarianceCall
-    void (*kalman)(void* call);                                        // a KalmanCall
+    void (*stream)(StreamCall&);
+    void (*variance)(VarianceCall&);
+    void (*kalman)(KalmanCall&);
 };
 
 // -- memory, workspaces and threads -----------------------------------------------------------------------------------

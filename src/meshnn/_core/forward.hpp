@@ -113,18 +113,17 @@ template <class T> NOINLINE void hop(const Lists& o, i64 q, const T* w, const T*
 // -- batches: samples into rows ------------------------------------------------------------------------------------------
 // Chunk c has the samples c * per, ...; places behind the last sample are padded with copies of it, with a share of 0.
 template <class T> struct Batch {
-    const T *X, *state, *y, *share, *readout, *stop;
-    i64 n, inputs, input_ticks, neurons, targets, target_ticks, share_ticks;
-    const i64* order;  // the sample at each place, or null
-    i64 begin, size, per, loss;
-    T scale;           // of the shares
-    bool at_ticks;     // whether losses are taken at ticks; else once, of the last tick or of a readout
+    const T *X, *state, *y = nullptr, *share = nullptr, *readout = nullptr, *stop = nullptr;
+    i64 n, inputs, input_ticks, neurons, targets = 0, target_ticks = 0, share_ticks = 0;
+    const i64* order = nullptr;  // the sample at each place, or null
+    i64 begin = 0, size, per = LANES<T>, loss = 0;
+    T scale = 1;                 // of the shares
+    bool at_ticks = false;       // whether losses are taken at ticks; else once, of the last tick or of a readout
     bool check;
 
     Batch(const Samples& s, const Targets* t, i64 n_neurons)
-        : X(as<T>(s.X).data), state(as<T>(s.state).data), y(nullptr), share(nullptr), readout(nullptr), stop(nullptr),
-          n(s.X.n[1]), inputs(s.X.n[2]), input_ticks(s.X.n[0]), neurons(n_neurons), targets(0), target_ticks(0), share_ticks(0),
-          order(nullptr), begin(0), size(s.size), per(LANES<T>), loss(0), scale(1), at_ticks(false), check(s.check) {
+        : X(as<T>(s.X).data), state(as<T>(s.state).data), n(s.X.n[1]), inputs(s.X.n[2]), input_ticks(s.X.n[0]), neurons(n_neurons),
+          size(s.size), check(s.check) {
         if (!t) return;
         y = as<T>(t->y).data, share = as<T>(t->share).data, readout = as<T>(t->readout).data, stop = as<T>(t->stop).data;
         target_ticks = t->y.n[0], targets = t->y.n[2], share_ticks = t->share.n[0], loss = t->loss, at_ticks = t->at_ticks;
@@ -216,15 +215,13 @@ template <class T> struct Chunk {
     static constexpr int L = LANES<T>;
     const Plan& p;
     const T* w;
-    const i64* codes;
     Workspace<T>& m;
-    const Lists o, go;
-    i64 n, outputs, ticks;  // n counts numbers of one tick
-    bool stops;             // whether samples end early
+    const i64* codes = p.activations.data;
+    const Lists o = lists_of(p), go = gradient_lists_of(p);
+    i64 n = p.n * LANES<T>, outputs = p.n_outputs, ticks = p.forward.size - 1;  // n counts numbers of one tick
+    bool stops = false;                                                         // whether samples end early
 
-    Chunk(const Plan& plan, const T* weights, Workspace<T>& workspace)
-        : p(plan), w(weights), codes(plan.activations.data), m(workspace), o(lists_of(plan)), go(gradient_lists_of(plan)),
-          n(plan.n * LANES<T>), outputs(plan.n_outputs), ticks(plan.forward.size - 1), stops(false) {}
+    Chunk(const Plan& plan, const T* weights, Workspace<T>& workspace) : p(plan), w(weights), m(workspace) {}
     INLINE T* S(i64 k) const { return m.S + k % p.kept_ticks * n; }
     INLINE T* D(i64 k) const { return m.D + k % p.kept_ticks * n; }
     INLINE T* outputs_of(T* states) const { return states + n - outputs * L; }

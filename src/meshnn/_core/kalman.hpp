@@ -66,10 +66,7 @@ struct Update {
     i64 n, code;
     const double* target;
     double weight, rest;  // weight of the sample; log sum of the classes that were not chosen, or -infinity
-    double *eta, *r, *A, *before, *alpha, *d, *x, *noise;
-    Update(Filter& f, i64 n, i64 code, const double* target, double weight, double rest)
-        : f(f), n(n), code(code), target(target), weight(weight), rest(rest), eta(f.v.data), r(eta + n), A(r + n),
-          before(A + n), alpha(before + n), d(alpha + n), x(d + n), noise(x + n) {}
+    double *eta = f.v.data, *r = eta + n, *A = r + n, *before = A + n, *alpha = before + n, *d = alpha + n, *x = d + n, *noise = x + n;
     bool classes() const { return code == CROSS_ENTROPY; }
     bool squared() const { return code == SQUARED_ERROR || code == HUBER; }
 };
@@ -291,7 +288,7 @@ double kalman_update(double* theta, i64 N, Filter& f, const double* H, const dou
     }
     if (!any || rest != rest || !spread(f, H, n, N)) return nan_value();
     double *memo = f.memo.data, *last = memo + f.memo.size - N;
-    Update u(f, n, code, target, fresh ? 1 : f.replay_weight, rest);
+    const Update u{f, n, code, target, fresh ? 1 : f.replay_weight, rest};
     judge_noise(u, y);
     if (fresh && f.q_rate > 0 && memo[SAMPLES] > 0) {
         respond(u, y, 1);

@@ -127,18 +127,21 @@ template <class T> NOINLINE double all_sides_right(const T* Y, const T* y, const
     }
     return total;
 }
+// f(the struct of a loss that is a sum over the outputs)
+template <class F> INLINE auto with_loss(i64 code, const F& f) {
+    switch (code) {
+        case SQUARED_ERROR: return f(SquaredError{});
+        case HUBER: return f(Huber{});
+        case POISSON: return f(Poisson{});
+        case BINARY_CROSS_ENTROPY: return f(BinaryCrossEntropy{});
+        default: return f(Quantile(code));
+    }
+}
 // The mean loss of a chunk, by the shares; its gradient goes to G.
 template <class T> double loss_of(i64 code, const T* Y, const T* y, const T* r, T* G, i64 outputs, double& correct) {
-    switch (code) {
-        case CROSS_ENTROPY: return cross_entropy(Y, y, r, G, outputs, correct);
-        case HUBER: return elementwise_loss(Huber{}, Y, y, r, G, outputs);
-        case POISSON: return elementwise_loss(Poisson{}, Y, y, r, G, outputs);
-        case BINARY_CROSS_ENTROPY:
-            correct += all_sides_right(Y, y, r, outputs);
-            return elementwise_loss(BinaryCrossEntropy{}, Y, y, r, G, outputs);
-        case SQUARED_ERROR: return elementwise_loss(SquaredError{}, Y, y, r, G, outputs);
-        default: return elementwise_loss(Quantile(code), Y, y, r, G, outputs);
-    }
+    if (code == CROSS_ENTROPY) return cross_entropy(Y, y, r, G, outputs, correct);
+    if (code == BINARY_CROSS_ENTROPY) correct += all_sides_right(Y, y, r, outputs);
+    return with_loss(code, [&](auto kind) { return elementwise_loss(kind, Y, y, r, G, outputs); });
 }
 
 // -- curvature: columns R with R R' = sum of J' H J, H the Hessian by the outputs, J the Jacobian C of the chunk -------
@@ -198,16 +201,11 @@ template <class T> i64 softmax_columns(const T* C, i64 count, const i64* live, i
 }
 // Columns of a chunk from piece `piece` of R on; returns the next free piece.
 template <class T> i64 curvature_columns(i64 code, const T* Y, const T* y, const T* r, const T* C, i64 count, const i64* live, i64 n_live, T* P, i64 outputs, T* R, i64 stride, i64 piece) {
-    switch (code) {
-        case CROSS_ENTROPY:
-            softmax(Y, P, outputs);
-            return softmax_columns(C, count, live, n_live, P, r, outputs, R, stride, piece);
-        case HUBER: curve_rows(Huber{}, Y, y, P, outputs); break;
-        case POISSON: curve_rows(Poisson{}, Y, y, P, outputs); break;
-        case BINARY_CROSS_ENTROPY: curve_rows(BinaryCrossEntropy{}, Y, y, P, outputs); break;
-        case SQUARED_ERROR: curve_rows(SquaredError{}, Y, y, P, outputs); break;
-        default: curve_rows(Quantile(code), Y, y, P, outputs);
+    if (code == CROSS_ENTROPY) {
+        softmax(Y, P, outputs);
+        return softmax_columns(C, count, live, n_live, P, r, outputs, R, stride, piece);
     }
+    with_loss(code, [&](auto kind) { curve_rows(kind, Y, y, P, outputs); });
     return diagonal_columns(C, count, live, n_live, P, r, outputs, R, stride, piece);
 }
 }  // namespace

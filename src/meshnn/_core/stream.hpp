@@ -18,14 +18,12 @@ template <class T> struct Streams {
     StreamState& state;
     const OptimizerState* optimizer;
     Filter* filter;
-    const i64 B, n, C, N, m, depth;  // streams, neurons, outputs, parameters, numbers per target, samples whose derivatives are kept
-    T *s, *J, *w, *values, *H, *target;
-    i64 *side, *clock;
-    Streams(const StreamPlan& plan, StreamState& state, const OptimizerState* optimizer, Filter* filter)
-        : plan(plan), state(state), optimizer(optimizer), filter(filter), B(state.s.n[0]), n(state.s.n[1]), C(plan.n_outputs), N(state.H.n[1]),
-          m(state.target.n[1]), depth(state.past_derivatives.size ? state.past_derivatives.n[0] : 0), s(as<T>(state.s).data), J(as<T>(state.J).data),
-          w(as<T>(state.weights).data), values(as<T>(state.values).data), H(as<T>(state.H).data), target(as<T>(state.target).data),
-          side(state.side.data), clock(state.clock.data) {}
+    // streams, neurons, outputs, parameters, numbers per target, samples whose derivatives are kept
+    const i64 B = state.s.n[0], n = state.s.n[1], C = plan.n_outputs, N = state.H.n[1], m = state.target.n[1];
+    const i64 depth = state.past_derivatives.size ? state.past_derivatives.n[0] : 0;
+    T *s = as<T>(state.s).data, *J = as<T>(state.J).data, *w = as<T>(state.weights).data, *values = as<T>(state.values).data;
+    T *H = as<T>(state.H).data, *target = as<T>(state.target).data;
+    i64 *side = state.side.data, *clock = state.clock.data;
     T* influence(i64 b, i64 which) const { return J + (2 * b + which) * state.J.n[2]; }
     T* influence(i64 b) const { return influence(b, side[b]); }
     const T* outputs(i64 b) const { return s + b * n + n - C; }
@@ -236,7 +234,7 @@ template <class T> void learn(const Streams<T>& self, const T* Y, i64 mode, i64 
 }
 template <class T> void stream_run(StreamCall& call) {
     FlushDenormals flush;
-    const Streams<T> self(*call.plan, *call.state, call.optimizer, call.filter);
+    const Streams<T> self{*call.plan, *call.state, call.optimizer, call.filter};
     const T *X = as<T>(call.X).data, *Y = as<T>(call.Y).data;
     T* out = as<T>(call.out).data;
     const i64 samples = max_of(call.X.size ? call.X.n[0] : 0, call.Y.size ? call.Y.n[0] : 0);
@@ -249,7 +247,7 @@ template <class T> void stream_run(StreamCall& call) {
 // T is always double: only a filter knows variances.
 template <class T> void stream_variance(VarianceCall& call) {
     if constexpr (sizeof(T) == 8) {
-        const Streams<T> self(*call.plan, *call.state, nullptr, call.filter);
+        const Streams<T> self{*call.plan, *call.state, nullptr, call.filter};
         for (i64 b = 0; b < self.B; ++b) {
             write_derivatives(self, self.influence(b), self.H);
             spread(*self.filter, self.H, self.C, self.N);

@@ -28,7 +28,10 @@
     F(View<int64_t>, out_parameter)   /* parameter of each column of an output */                                       \
     F(View<int64_t>, out_runs)        /* (runs, 3) first and last of out_parameter, first parameter if consecutive, or -1 */ \
     F(View<int64_t>, weight_index)    /* (entries) value that each entry takes its weight from */                       \
-    F(int64_t, n_inputs) F(int64_t, n_clamped) F(int64_t, n_outputs)
+    F(int64_t, n_inputs) F(int64_t, n_clamped) F(int64_t, n_outputs)                                                    \
+    F(int64_t, columns)               /* length of J */                                                                 \
+    F(int64_t, most_packs)            /* of a list */                                                                   \
+    F(int64_t, most_sources)          /* of a row that carries whole rows of J */
 DEFINE_STRUCT(StreamPlan, STREAM_PLAN_FIELDS, false)
 
 // What B streams remember, and buffers. N parameters, C outputs, m numbers per target (1 label, or C values).

@@ -63,11 +63,11 @@ def _loaded(point: Any) -> Any:
     try:
         return point.load()
     except Exception as error:
-        what = f"the command {point.name} ({point.value}) cannot be loaded: {error}"
+        what = f"the command {point.name} ({point.value}) cannot be loaded: {error}; fix or remove its package"
 
     def broken() -> None:
         """(cannot be loaded)"""
-        raise MeshError(f"{what}; fix or remove the package that brings it")
+        raise MeshError(what)
 
     return broken
 

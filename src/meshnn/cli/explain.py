@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from meshnn.cli.options import Activation, AsJson, Seed, Ticks
+from meshnn.cli.options import Activation, AsJson, Seed, Ticks, size_list
 from meshnn.cli.output import print_json, refuse
 from meshnn.errors import MeshError
 from meshnn.losses import loss_named
@@ -51,19 +51,18 @@ def explain(
         "a model says it all: leave sizes, layers, density, ticks, family and activation out": model and given,
         "--layers: the layers say it all: leave sizes, density and family out": layers is not None and sizes,
         "--density: a cascade has all its edges: leave it out": family == "cascade" and density is not None,
-        f"--layers: expected sizes like 32,14,13,10, got {layers!r}":
-        layers is not None and not all(size.strip().isdecimal() for size in layers.split(",")),
     })  # fmt: skip
     loss: str | None = None
-    i, h, o = (default if size is None else size for size, default in ((inputs, 2), (hidden, 15), (outputs, 2)))
     if model is not None:
         mesh, loss = _from_file(model)
-    elif layers is not None:
-        mesh = Mesh(Topology.layered([int(size) for size in layers.split(",")]), ticks, activation)
-    elif family == "cascade":
-        mesh = Mesh(Topology.cascade(i, h, o), ticks, activation)
     else:
-        topology = Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=random_state)
+        i, h, o = (default if size is None else size for size, default in ((inputs, 2), (hidden, 15), (outputs, 2)))
+        if layers is not None:
+            topology = Topology.layered(size_list("--layers", layers))
+        elif family == "cascade":
+            topology = Topology.cascade(i, h, o)
+        else:
+            topology = Topology.mesh(i, h, o, density=1.0 if density is None else density, random_state=random_state)
         mesh = Mesh(topology, ticks, activation)
     explanation = mesh.explain(batch_size, jacobian=jacobian, measure=measure)
     choice = None if samples is None else _solver(mesh, samples, loss)

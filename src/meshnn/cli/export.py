@@ -13,7 +13,6 @@ from meshnn.cli.options import AsJson, MeshFile, TrueAnswers, with_read_options
 from meshnn.cli.output import check_output, counted, print_json, refuse
 from meshnn.errors import MeshError
 
-Format = Literal["c", "onnx"]
 Dtype = Literal["float32", "int8", "int16"]
 Optimize = Literal["size", "speed"]
 
@@ -22,7 +21,7 @@ Optimize = Literal["size", "speed"]
 def export(
     model: MeshFile,
     out: Annotated[Path, Option("--out", "-o", help="The file to write: net.h or net.onnx.")],
-    to: Annotated[Format | None, Option(help="Format of the file; by default that of its ending.")] = None,
+    to: Annotated[str | None, Option(help="Format of the file, c or onnx; by default that of its ending.")] = None,
     dtype: Annotated[Dtype, Option(help="C: type of the numbers; integers need no floating point.")] = "float32",
     data: Annotated[Path | None, Option(help="The training table, for scales and scores of integer nets.")] = None,
     target: TrueAnswers = None,
@@ -43,13 +42,16 @@ def export(
       meshnn export stream.mesh --out net.h --learn
       meshnn export iris.mesh --out iris.onnx
     """
-    form = to or {".h": "c", ".hpp": "c", ".onnx": "onnx"}.get(out.suffix.lower())
-    if form is None:
+    from meshnn.export.blueprint import Exports
+
+    ending = out.suffix.lower().removeprefix(".")
+    form = to or {"h": "c", "hpp": "c"}.get(ending, ending)
+    if not hasattr(Exports, f"to_{form}"):
         raise MeshError(f"--out: {out} does not say what to write; end it in .h or .onnx, or pass --to c or --to onnx")
     check_output("--out", out, keep={"the model": model})
     given = {"--dtype": dtype != "float32", "--optimize": optimize != "size", "--data": data is not None}
-    onnx = given | {"--name": name is not None, "--learn": learn}
-    for_c = {f"{option} is not for ONNX; leave it out": form == "onnx" and there for option, there in onnx.items()}
+    of_c = given | {"--name": name is not None, "--learn": learn}
+    for_c = {f"{option} is not for {form}; leave it out": form != "c" and there for option, there in of_c.items()}
     fixed = {f"{option} is not for a learner, in float32; leave it out": learn and given[option] for option in given}
     refuse(for_c | fixed | {
         "--target is a column of --data, which is not there; pass both, or none": target is not None and data is None,
@@ -60,10 +62,10 @@ def export(
     thing = load_fitted(model)
     X, y = (None, None) if data is None else _samples(model, data, target, read)
     net = None
-    if form == "onnx":
-        thing.to_onnx(out)
+    if form != "c":
+        getattr(thing, f"to_{form}")(out)
         size = out.stat().st_size
-        facts, shown = {"path": str(out), "bytes": size}, f"{out}: ONNX, {size:,} bytes"
+        facts, shown = {"path": str(out), "bytes": size}, f"{out}: {form.upper()}, {size:,} bytes"
     else:
         report = thing.to_c(out, X=X, y=y, dtype=dtype, optimize=optimize, name=name, tune=tune, learn=learn)
         facts, shown, net = asdict(report), str(report), report.net
@@ -84,15 +86,13 @@ def _samples(path: Path, data: Path, target: str | None, read: Any) -> tuple[Any
 
 
 def _check(model: Any, form: str, out: Path, X: Any, net: Any, learn: bool) -> str:
-    from meshnn.export.check import check_c, check_learner, check_onnx, random_samples
+    from meshnn.export import check
 
-    samples = random_samples(model.blueprint(), 1000) if X is None else np.asarray(X, float)[np.arange(1000) % len(X)]
-    try:
-        if form == "onnx":
-            return check_onnx(model, out, samples)
-        return check_learner(model, out, samples) if learn else check_c(model, out, samples, net)
-    except MeshError as error:
-        raise MeshError(f"--check: {error}") from None
+    n = 1000
+    samples = check.random_samples(model.blueprint(), n) if X is None else np.asarray(X, float)[np.arange(n) % len(X)]
+    if form != "c":
+        return str(getattr(check, f"check_{form}")(model, out, samples))
+    return check.check_learner(model, out, samples) if learn else check.check_c(model, out, samples, net)
 
 
 def import_(

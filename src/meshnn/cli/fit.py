@@ -6,15 +6,14 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from typer import Argument, Exit, Option
 
-from meshnn.arguments import known, whole_number
+from meshnn.arguments import known
 from meshnn.cli import output
-from meshnn.cli.options import Activation, AsJson, Drop, ModelOut, Seed, TaskOption, Ticks, with_read_options
+from meshnn.cli.options import Activation, AsJson, Drop, ModelOut, Seed, TaskOption, Ticks, size_list, with_read_options
 from meshnn.cli.scores import ModelScores, Report, show_confusion
 from meshnn.codes import ACTIVATIONS
-from meshnn.errors import MeshError, TrainingInterrupted
+from meshnn.errors import TrainingInterrupted
 
 Solver = Literal["auto", "lm", "adam", "sgd"]
 Balanced = Literal["balanced"]
@@ -100,24 +99,23 @@ def fit(
         "--quantile is for --loss quantile; add it, or leave --quantile out": quantile and loss != "quantile",
         "--learning-rate is for adam and sgd; leave it out": solver == "lm" and learning_rate is not None,
     })  # fmt: skip
-    options = {
-        "ticks": ticks, "activation": activation, "solver": _solvers(solver, learning_rate), "l1": l1,
-        "l2": "auto" if l2 is None else l2, "batch_size": "auto" if batch_size is None else batch_size,
-        "max_epochs": "auto" if max_epochs is None else max_epochs, "tol": tol, "n_restarts": n_restarts,
-        "early_stopping": early_stopping, "max_categories": max_categories, "loss": loss, "mesh": _prototype(mesh),
-        "callbacks": None if checkpoint is None else Checkpoint(checkpoint), "n_jobs": n_jobs,
-        "random_state": random_state, "verbose": 0 if as_json else 1,
-    } | _sizes(hidden, edges, grow) | ({} if quantile is None else {"quantile": quantile})  # fmt: skip
+    chosen = {"l2": l2, "batch_size": batch_size, "max_epochs": max_epochs, "quantile": quantile}
+    options = {name: value for name, value in chosen.items() if value is not None} | {
+        "ticks": ticks, "activation": activation, "solver": _solvers(solver, learning_rate), "l1": l1, "tol": tol,
+        "n_restarts": n_restarts, "early_stopping": early_stopping, "max_categories": max_categories, "loss": loss,
+        "mesh": _prototype(mesh), "callbacks": None if checkpoint is None else Checkpoint(checkpoint),
+        "n_jobs": n_jobs, "random_state": random_state, "verbose": 0 if as_json else 1,
+    } | _sizes(hidden, edges, grow)  # fmt: skip
     task = _task(task, loss)
-    _model(
-        "classify" if class_weight and task == "auto" else task, options, class_weight
-    )._settings()  # refuses before a table is read
+    first = "classify" if class_weight and task == "auto" else task
+    _model(first, options, class_weight)._settings()  # refuses before a table is read
     cluster = None if on is None else workers(on, scratch)
+    shown = not as_json
     rows = FitRequest(
-        data, target, task, drop, test, random_state, read, max_categories, cluster, scratch, shown=not as_json
+        data, target, task, drop, test, random_state, read, max_categories, cluster, scratch, shown
     ).rows()
     model = _model(rows.task, options, class_weight)
-    if not as_json:
+    if shown:
         output.say_notes(rows.notes)
         output.print_lines(rows.introduction, stderr=True)
     seconds, warned, code = _train(model, rows)
@@ -164,22 +162,17 @@ def _solvers(name: str, learning_rate: float | None) -> Any:
 
 def _sizes(hidden: str | None, edges: int | None, grow: bool) -> dict[str, Any]:
     """Return the parameters `hidden` and `structure`."""
-    from meshnn.training import structure
+    from meshnn.training.structure import Grow, Prune
 
     size: Any = 16 if grow else "auto"
     if hidden is not None:
-        sizes = [part.strip() for part in hidden.split(",")]
-        if not all(part.isdecimal() for part in sizes):
-            raise MeshError(f"--hidden must be a whole number, or sizes of layers like 10,5, got {hidden!r}")
-        numbers = [whole_number("--hidden", int(part), least=0) for part in sizes]
-        size = numbers[0] if len(numbers) == 1 else tuple(numbers)
+        sizes = size_list("--hidden", hidden)
+        size = sizes[0] if len(sizes) == 1 else tuple(sizes)
     if not grow:
-        return {"hidden": size, "structure": None if edges is None else structure.Prune(to=edges)}
+        return {"hidden": size, "structure": None if edges is None else Prune(to=edges)}
     output.refuse({"--grow adds neurons outside of layers; give --hidden one number": isinstance(size, tuple)})
-    policies: list[Any] = [structure.Grow(to=max(size, 1))]
-    if edges is not None:
-        policies.append(structure.Prune(to=edges, start="given", begin=0.5, end=0.9))
-    return {"hidden": min(2, size), "structure": policies}
+    prune = [] if edges is None else [Prune(to=edges, start="given", begin=0.5, end=0.9)]
+    return {"hidden": min(2, size), "structure": [Grow(to=max(size, 1)), *prune]}
 
 
 def _prototype(path: Path | None) -> Any:
@@ -222,40 +215,37 @@ def _train(model: Any, rows: Any) -> tuple[float, list[str], int]:
     from meshnn.training.signals import sigterm_interrupts
 
     notes: list[str] = []
-    stopped: list[str] = []
     terminated: list[int] = []
-    began, code = time.perf_counter(), 0
+    stop: KeyboardInterrupt | None = None
     with output.collect_warnings(notes):
         try:
             with sigterm_interrupts(terminated), rows.opened(model) as given:
                 began = time.perf_counter()
                 model.fit(*given)
-        except (TrainingInterrupted, KeyboardInterrupt) as stop:
-            code = 143 if terminated else 130
-            if isinstance(stop, TrainingInterrupted):
-                further = "" if stop.checkpoint is None else "; run the same command again to go on"
-                stopped = [f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}"]
+        except KeyboardInterrupt as error:
+            stop = error
+    code = 0 if stop is None else 143 if terminated else 130
     if code and not len(getattr(model, "history_", ())):
         output.say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
         raise Exit(code)
     encoder = getattr(model, "encoder_", None)
     found = dict.fromkeys(notes if encoder is None else [*encoder.noted(), *notes])
-    return time.perf_counter() - began, [note for note in found if note not in rows.notes] + stopped, code
+    notes = [note for note in found if note not in rows.notes]
+    if isinstance(stop, TrainingInterrupted):
+        further = "" if stop.checkpoint is None else "; run the same command again to go on"
+        notes.append(f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}")
+    return time.perf_counter() - began, notes, code
 
 
 def _scored(model: Any, X: Any, y: Any, target: str, notes: list[str]) -> Report:
     """Score the model on some rows; a class may be in none of the training rows."""
-    classes = getattr(model, "classes_", None)
-    scores, example = ModelScores(classes), None
+    import pyarrow as pa
+
+    from meshnn.tables.cells import cells_of
+
+    scores = ModelScores(getattr(model, "classes_", None))
     with output.collect_warnings(notes):
-        predicted = model.predict(X)
-    if classes is None:
-        truth = np.asarray(y, np.float64)
-    else:
-        place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        truth = np.where(classes[place] == y, place, -1)
-        example = y[truth < 0][0] if (truth < 0).any() else None
-    scores.add(truth, predicted, example=example)
+        scores.add(cells_of(pa.table({target: y}), target), model.predict(X))
     report, remarks = scores.report(target)
     notes += remarks
     return report

@@ -15,6 +15,7 @@ import numpy as np
 from meshnn.cli.options import column_list
 from meshnn.cli.output import counted, refuse
 from meshnn.errors import DataError, MeshError
+from meshnn.progress import progress
 from meshnn.tables.cells import cells_of
 from meshnn.tables.encoder import Encoder
 from meshnn.tables.files import ENDINGS, ArrowReader
@@ -147,23 +148,22 @@ class BlockRows(FitRows):
 
     @contextmanager
     def opened(self, model: Any) -> Iterator[tuple[Any, ...]]:  # noqa: D102
-        from meshnn.progress import reading
         from meshnn.training.out_of_core import RowStore
 
         request, classes = self._request, self.task == "classify"
-        with request.workers or nullcontext() as client, reading(int(request.shown), self._split.n) as told:
-            rows: Any
-            if client is not None:
-                from meshnn.integrations.dask.shards import read_parquet
+        rows: Any
+        with request.workers or nullcontext() as client:
+            with progress("reading", self._split.n, quiet=not request.shown) as tell:
+                if client is not None:
+                    from meshnn.integrations.dask.shards import read_parquet
 
-                assert isinstance(self._source, ParquetSource)
-                found = read_parquet(client, self._source, classes, model._settings(), self._split, told)
-                rows, held, sample = found
-            else:
-                kept = HoldoutSource(self._source, self._split, classes)
-                rows = RowStore(kept, classes, request.scratch, told)
-                held, sample = kept.held, kept.sample
-            told.close()
+                    assert isinstance(self._source, ParquetSource)
+                    found = read_parquet(client, self._source, classes, model._settings(), self._split, tell)
+                    rows, held, sample = found
+                else:
+                    kept = HoldoutSource(self._source, self._split, classes)
+                    rows = RowStore(kept, classes, request.scratch, tell)
+                    held, sample = kept.held, kept.sample
             assert sample is not None
             self.held = None if held is None or not len(held.X) else (self._named(held.X), held.y)
             self.sample = self._named(sample.X), sample.y

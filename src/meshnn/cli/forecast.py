@@ -11,6 +11,7 @@ from typer import Argument, Option
 from meshnn.cli import output
 from meshnn.cli.options import AsJson, Picture, Seed, TableOut, column_list, with_read_options
 from meshnn.errors import MeshError
+from meshnn.progress import progress
 from meshnn.tables.predictions import as_text, check_ending, predictions_to
 
 
@@ -64,9 +65,8 @@ def forecast(
     })  # fmt: skip
     series = read_series(loaded.table, target, by, features)
     ahead = series.features_ahead(horizon)
-    with output.progress("learning") as told:
-        report = lambda done, of: told(done, of, f"of {of:,} values")  # noqa: E731
-        test = back_test(forecaster, series.values, horizon, level, origins, report, series.features)
+    with progress("learning", unit="values") as tell:
+        test = back_test(forecaster, series.values, horizon, level, origins, tell, series.features)
         columns = {"forecast": np.array(forecaster.forecast(horizon, ahead), float)}
         bounds = forecaster.forecast_interval(horizon, ahead, level)
     columns |= dict(zip(("lower", "upper"), np.array(bounds, float).T, strict=True))
@@ -107,7 +107,7 @@ def _season(text: str) -> int | str | None:
 
 
 def _check_files(data: Path, out: Path | None, picture: Path | None, model: Path | None) -> None:
-    """Refuse what could not be written, before long work."""
+    """Refuse files that cannot be written, before long work."""
     if out is not None:
         output.check_output("--out", out, keep={"the table": data})
         check_ending(out)

@@ -83,7 +83,7 @@ def _trained(thing: Any, tree: dict[str, Any], path: Path) -> dict[str, Any]:
         "target": getattr(thing, "target_", None), "classes": [str(c) for c in getattr(thing, "classes_", [])],
         "columns": encoder.describe() if encoder is not None else None,
         "features": [str(n) for n in getattr(thing, "feature_names_in_", [])] or None,
-        "importances": _importances(thing, encoder), "solver": thing.solver_, "solver_reason": thing.solver_reason_,
+        "importances": _importances(thing), "solver": thing.solver_, "solver_reason": thing.solver_reason_,
         "epochs": thing.n_iter_ or (last.epoch if last else 0), "minimised": thing.loss_,
         "loss": None if last is None else last.loss, "training_seconds": None if last is None else last.seconds,
         "training_notes": thing.history_.notes, "checkpoint": _checkpoint(tree.get("training")),
@@ -98,25 +98,23 @@ def _stream(model: Any, path: Path) -> dict[str, Any]:
     }  # fmt: skip
     if model.table_ is None:
         return facts
-    from meshnn.cli.models import SavedRun  # imports pyarrow
+    from meshnn.cli.stream_state import StreamState  # imports pyarrow
 
-    saved = SavedRun.of(model, path)
-    schema, scores = saved.schema, saved.scores
+    state = StreamState.of(model, path)
+    schema, scores = state.schema, state.scores
     return facts | {
-        "target": schema.target, "ordered_by": schema.by, "dropped": schema.drop or None, "table": saved.source,
-        "rows": saved.rows, "stream": "finished" if saved.finished else "goes on: meshnn stream ... --resume",
+        "target": schema.target, "ordered_by": schema.by, "dropped": schema.drop or None, "table": state.source,
+        "rows": state.rows, "stream": "finished" if state.finished else "goes on: meshnn stream ... --resume",
         "scores": {name: round(value, 6) for name, value in scores.summary().items()} if scores.rows else None,
     }  # fmt: skip
 
 
-def _importances(thing: Any, encoder: Any) -> dict[str, float] | None:
-    """Return the eight features that move the outputs most."""
+def _importances(thing: Any) -> dict[str, float] | None:
+    """Return the eight columns that move the outputs most."""
     shares = getattr(thing, "feature_importances_", None)
     if shares is None:
         return None
-    named = getattr(thing, "feature_names_in_", None)
-    if named is None:
-        named = [f"feature {k}" for k in range(len(shares))] if encoder is None else encoder.feature_names
+    named = getattr(thing, "feature_names_in_", [f"feature {k}" for k in range(len(shares))])
     first = sorted(range(len(shares)), key=lambda k: -shares[k])[:8]
     return {str(named[k]): round(float(shares[k]), 3) for k in first}
 

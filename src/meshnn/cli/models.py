@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshnn.cli.options import column_list, read_options
 from meshnn.cli.output import collect_warnings, refuse, say_notes
-from meshnn.errors import DataError, FileError, MeshError
-from meshnn.online.blocks import Rows, TableRunner, model_classes, model_values, outputs_of
-from meshnn.online.scores import scores_from
-from meshnn.tables.blocks import Position
-from meshnn.tables.encoder import Encoded
+from meshnn.cli.scores import true_answers
+from meshnn.errors import DataError
+from meshnn.progress import progress
+from meshnn.tables.cells import cells_of, first
 from meshnn.tables.files import ArrowReader
-from meshnn.tables.names import check_names, listed, source
+from meshnn.tables.names import check_names
 from meshnn.tables.reader import in_blocks, read_table
-from meshnn.tables.streams import StreamSchema, parse_column
-from meshnn.tables.text import ReadOptions
 
 
 def load_model(path: Path) -> Any:
@@ -33,7 +27,9 @@ def load_model(path: Path) -> Any:
 
     model = load_fitted(path)
     if hasattr(model, "learn_one"):
-        return _StreamEstimator(path, SavedRun.of(model, path))
+        from meshnn.cli.stream_state import StreamEstimator
+
+        return StreamEstimator(model, path)
     refuse({
         f"{path} holds a bare net, which does not know what its outputs mean; use a model of `meshnn fit`":
         not hasattr(model, "predict"),
@@ -41,88 +37,6 @@ def load_model(path: Path) -> Any:
         hasattr(model, "reading_"),
     })  # fmt: skip
     return model
-
-
-@dataclass
-class SavedRun:
-    """A run of `meshnn stream` that a model was saved in, to continue from."""
-
-    model: Any
-    schema: StreamSchema
-    scores: Any
-    position: Position
-    rows: int  # of all tables so far
-    base: int  # of the tables before the last one
-    latest: Any  # time of the last row
-    predictions: dict[str, Any]  # path and bytes of the file; empty without one
-    read: ReadOptions
-    source: str
-    finished: bool
-
-    @classmethod
-    def of(cls, model: Any, path: Path) -> Self:
-        """Return the run that is stored with the model of a file."""
-        table = getattr(model, "table_", None)
-        if table is None:
-            raise MeshError(f"{path} was not made by `meshnn stream`, so its table is not known; name a model that was")
-        try:
-            latest, read = table["latest"], table["read"]
-            return cls(
-                model, StreamSchema.from_dict(table["recipe"]), scores_from(table["scores"]),
-                Position(**table["position"]), int(table["rows"]), int(table["base"]),
-                None if latest is None else tuple(latest), dict(table["predictions"] or {}),
-                ReadOptions(**read | {"na": tuple(map(str, read["na"]))}), table["source"], bool(table["finished"]),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FileError(f"{path} does not hold a valid stream ({error}); start anew") from None
-
-
-class _StreamEstimator:
-    """A model of `meshnn stream` as an estimator: with an encoder of tables (itself) and sorted classes."""
-
-    def __init__(self, path: Path, saved: SavedRun) -> None:
-        model, schema = saved.model, saved.schema
-        if model.stream_ is None:
-            raise MeshError(f"{path} has not learned from any row yet; go on with meshnn stream --resume {path}")
-        self._model, self._schema, self._runner = model, schema, TableRunner(model, schema)
-        self.target_, self.encoder_, self.read_ = schema.target, self, saved.read
-        self.columns = [SimpleNamespace(name=name) for name in schema.features]
-        self.text_columns = list(schema.text)
-        self._last: tuple[Any, Any] = (None, None)
-        if schema.task == "classify":
-            one_type = len({type(label) for label in model.classes_}) == 1
-            found = np.array(model.classes_ if one_type else [str(label) for label in model.classes_])
-            self._order = np.argsort(found, kind="stable")
-            self.classes_ = found[self._order]
-
-    def encode(self, table: Any) -> Encoded:
-        """Return rows of features; a column that is not there is missing, as it may be on a stream."""
-        notes, features = ["the model as its stream left it; nothing is learned from this table"], self._schema.features
-        there = [name for name in features if name in table.column_names]
-        if not there:
-            what = "none of the columns that the model was learned from is there; they are"
-            raise DataError(f"{source(table)}{what} {listed(features)}", code="columns")
-        if lost := [name for name in features if name not in there]:
-            notes.append(f"{source(table)}there is no column {listed(lost, 5)}: taken as missing")
-        parsed = {name: parse_column(table.column(name), name in self._schema.text) for name in there}
-        rows = Rows(parsed, None, np.full(table.num_rows, np.nan), None, table.num_rows, None)
-        return Encoded(self._runner.matrix(rows, 0, table.num_rows), notes)
-
-    def _outputs(self, table: Any) -> Any:
-        if self._last[0] is not table:  # a net with memory must not see the rows twice
-            encoded = self.encode(table)
-            for note in encoded.notes:
-                warnings.warn(note, UserWarning, stacklevel=3)
-            self._last = table, outputs_of(self._model, encoded.X)
-        return self._last[1]
-
-    def predict(self, X: Any) -> Any:
-        if not hasattr(self, "classes_"):
-            return model_values(self._model, self._outputs(X))
-        return self.classes_[np.argsort(self._order)[model_classes(self._model, self._outputs(X))[0]]]
-
-    def predict_proba(self, X: Any) -> Any:
-        return model_classes(self._model, self._outputs(X))[1][:, self._order]
 
 
 class ModelTables:
@@ -181,14 +95,12 @@ class ModelTables:
             self.rows = self._loaded.num_rows
             yield self._loaded
             return
-        from meshnn.progress import reading
-
         wanted = None if self._columns is None else {*self._columns, *self.keep, self.target}
-        with reading(int(self._shown), self._files.total) as told:
+        with progress("reading", self._files.total, quiet=not self._shown) as tell:
             for table in self._files.tables([name for name in self.names if wanted is None or name in wanted]):
                 yield table
                 self.rows += table.num_rows
-                told(self.rows)
+                tell(self.rows)
 
     def samples(self, target: str | None = None) -> tuple[NDArray[np.float64], Any]:
         """Return the features of all rows as a net takes them, before scaling, and the true answers, if there are any.
@@ -198,14 +110,19 @@ class ModelTables:
         check_names(self.names, [] if target is None else [target], "--target: ")
         X, y, lost = list[Any](), list[Any](), 0
         for table in self:
-            encoded = Encoded(self._matrix(table), []) if self._columns is None else self.model.encoder_.encode(table)
-            self._note(encoded.notes)
+            if self._columns is None:
+                features = self._matrix(table)
+            else:
+                encoded = self.model.encoder_.encode(table)
+                features = encoded.X
+                self._note(encoded.notes)
             truth = self.truth(table)
-            there = slice(None) if truth is None else np.isfinite(truth) if self.classes is None else truth >= 0
-            X.append(encoded.X[there])
             if truth is not None:
+                there = np.isfinite(truth) if self.classes is None else truth >= 0
+                features = features[there]
                 y.append((truth if self.classes is None else self.classes[truth])[there])
                 lost += len(truth) - len(y[-1])
+            X.append(features)
         found = np.concatenate(y) if y else None
         if found is not None and not len(found):
             raise DataError("the table has no row with a true answer that the model knows", code="empty")
@@ -230,8 +147,6 @@ class ModelTables:
         if len(names) != count:
             what = f"the model takes {count} features, the table has {len(names)} columns; leave others out"
             raise DataError(what, code="columns")
-        from meshnn.tables.cells import cells_of, first
-
         columns = [cells_of(table, name) for name in names]
         for cells in columns:
             text = cells.kind in ("categorical", "date")
@@ -240,15 +155,7 @@ class ModelTables:
         return np.stack([cells.numbers for cells in columns], axis=1)
 
     def truth(self, table: Any) -> NDArray[Any] | None:
-        """Return the true answer per row, None if the table has no such column.
-
-        A value, NaN if missing; or the number of a class, -1 if the model does not know it, -2 if missing.
-        """
+        """Return the true answer per row as in `true_answers`, None if the table has no such column."""
         if self.target is None or self.target not in table.column_names:
             return None
-        from meshnn.tables.cells import cells_of, class_numbers
-
-        cells = cells_of(table, self.target)
-        if self.classes is not None:
-            return np.where(cells.gaps, -2, class_numbers(cells, self.classes))
-        return cells.as_numbers("numbers, which the model predicts")
+        return true_answers(cells_of(table, self.target), self.classes)

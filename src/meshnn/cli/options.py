@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
+from meshnn.errors import MeshError
+
 AsJson = Annotated[bool, Option("--json", help="Print the results as JSON.")]
 MeshFile = Annotated[Path, Argument(help="The model, a .mesh file.")]
 ModelOut = Annotated[Path | None, Option("--out", "-o", help="The model to write; by default named after the table.")]
@@ -56,6 +58,14 @@ def with_read_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return run
+
+
+def size_list(option: str, text: str) -> list[int]:
+    """Return the sizes of an option that lists several, as 10,5."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise MeshError(f"{option} must be a whole number, or sizes of layers like 10,5, got {text!r}")
+    return [int(part) for part in parts]
 
 
 def column_list(given: Sequence[str] | None, names: Sequence[str]) -> list[str]:

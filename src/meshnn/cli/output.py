@@ -1,4 +1,4 @@
-"""Text, notes, JSON and progress of the commands, and checks before long work."""
+"""Text, notes and JSON of the commands, and checks before long work."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import os
 import platform
 import sys
 import tempfile
-import time
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
@@ -101,9 +100,9 @@ def say_notes(notes: list[str]) -> None:
     print_lines(*(f"note: {note}" for note in notes), stderr=True, style="yellow")
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Any, default: Any = None) -> None:
     """Print one JSON document on stdout, in ASCII; numbers that are not finite become null."""
-    print(json.dumps(finite(value), indent=2))
+    print(json.dumps(finite(value), indent=2, default=default))
 
 
 def print_text(text: str) -> None:
@@ -119,36 +118,6 @@ def versions() -> dict[str, str | None]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-@contextmanager
-def progress(title: str, quiet: bool = False) -> Iterator[Callable[[float, float | None, str], None]]:
-    """Show progress on stderr: a bar on a terminal, elsewhere a line every five seconds.
-
-    Yields a function of the number done, the total (None if it is not known) and a remark.
-    """
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    console = screen(stderr=True)
-    drawn = console.is_terminal and not console.is_dumb_terminal
-    shown = time.monotonic()
-    remark = TextColumn("{task.fields[what]}", markup=False)
-    columns = TextColumn(title, markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), remark
-    with Progress(*columns, console=console, transient=True, disable=quiet or not drawn, redirect_stdout=False) as bar:
-        task = bar.add_task(title, total=None, what="")
-
-        def tell(done: float, total: float | None, what: str) -> None:
-            nonlocal shown
-            if quiet or time.monotonic() - shown < (0.1 if drawn else 5.0):
-                return
-            shown = time.monotonic()
-            if drawn:
-                bar.update(task, completed=done, total=total, what=printable(what))
-            else:
-                share = f" {done / total:.0%}" if total else ""
-                print(printable(f"{title}{share} {what}"), file=sys.stderr, flush=True)
-
-        yield tell
 
 
 @contextmanager

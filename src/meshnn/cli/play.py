@@ -6,6 +6,7 @@ import importlib.util
 import secrets
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -43,27 +44,18 @@ def play(
     })  # fmt: skip
     from meshnn.play.server import new_server
 
-    listener = socket.socket(socket.AF_INET6 if ":" in where else socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family, name = (socket.AF_INET6, f"[{where}]") if ":" in where else (socket.AF_INET, where)
     try:
-        listener.bind((where, port))
+        listener = socket.create_server((where, port), family=family)  # the page can be opened from now on
     except OSError as error:
-        listener.close()
         raise MeshError(f"--port {port}: {error.strerror}; choose another port, or 0 for a free one") from None
     token = secrets.token_urlsafe(24)
-    name = f"[{where}]" if ":" in where else where
     address = f"http://{name}:{listener.getsockname()[1]}/{token}/"
 
-    def ready() -> None:
+    with listener, suppress(KeyboardInterrupt):
+        server = new_server(listener, token, None if data is None else str(data.absolute()), target)
         print(f"{address}\nOnly this machine can open the page, only with that address; Ctrl-C ends it.", flush=True)
         if browser:
             launch(address)
-
-    try:
-        table = None if data is None else str(data.absolute())
-        new_server(listener, token, table, target, ready).run(sockets=[listener])
-    except KeyboardInterrupt:
-        pass
-    finally:
-        listener.close()
+        server.run(sockets=[listener])
     print("meshnn play has ended; the net is kept only in links and files that you have saved.", file=sys.stderr)

@@ -29,7 +29,7 @@ def plot(
       meshnn plot spirals.mesh --what regions --data spirals.csv --out regions.png
       meshnn plot pruned.mesh --what topology --out pruned.gif
     """
-    from meshnn.cli.models import SavedRun
+    from meshnn.cli.stream_state import StreamState
     from meshnn.loading import load_fitted
     from meshnn.plots import animate_lineage, check_figure_path, plot_lineage, plot_model, plot_stream, save_figure
     from meshnn.plots.save import save_frames
@@ -45,7 +45,7 @@ def plot(
     elif what == "topology":
         save_figure(plot_lineage(mesh.lineage_, model.stem), out)
     elif what == "loss" and getattr(thing, "table_", None) is not None:
-        scores = SavedRun.of(thing, model).scores
+        scores = StreamState.of(thing, model).scores
         save_figure(plot_stream(scores.curve(), kind=scores.kind, window=scores.window, title=model.stem), out)
     else:
         points, labels = (None, None) if data is None else _points(thing, data)

@@ -14,6 +14,7 @@ from meshnn.cli.options import AsJson, MeshFile, TableOut, TrueAnswers, with_rea
 from meshnn.cli.output import check_output, counted, print_json, print_lines, print_text, refuse, say_notes
 from meshnn.cli.scores import ModelScores, show_confusion
 from meshnn.errors import MeshError
+from meshnn.tables.cells import cells_of
 from meshnn.tables.names import check_names
 from meshnn.tables.predictions import as_text, check_ending, predictions_to
 
@@ -59,7 +60,6 @@ def predict(
     tables = ModelTables(estimator, data, read, keep=keep, shown=out is not None)
     if as_json and tables.in_blocks:
         raise MeshError(f"--json: {data} is read block by block, and JSON is one piece; write a file with --out")
-    correct = known = 0
     with ExitStack() as stack:
         file = None if out is None else stack.enter_context(predictions_to(out))
         for table in tables:
@@ -68,16 +68,12 @@ def predict(
             if file is not None:
                 file.add(kept, columns)
             if as_json:
-                copied = {name: [_plain(value) for value in column.to_pylist()] for name, column in kept.items()}
-                print_json(copied | {name: np.asarray(column).tolist() for name, column in columns.items()})
+                copied = {name: column.to_pylist() for name, column in kept.items()}
+                predicted = {name: np.asarray(column).tolist() for name, column in columns.items()}
+                print_json(copied | predicted, default=str)  # dates become text
             elif file is None:
                 print_text(as_text(kept, columns, header=not begun))
-            truth = None if classes is None else tables.truth(table)
-            if truth is not None:
-                agree = tables.classes[truth] == columns["prediction"]
-                correct, known = correct + int(agree[truth >= 0].sum()), known + int((truth > -2).sum())
-    agreed = f"the table has the column {tables.target}: {correct:,} of {known:,} predictions agree with it"
-    say_notes(tables.notes + [agreed] * bool(known))
+    say_notes(tables.notes)
     if out is not None and not as_json:
         print(f"{counted(tables.rows, 'prediction')} written to {out}", file=sys.stderr)
 
@@ -98,11 +94,6 @@ def _columns(tables: Any, table: Any, probabilities: bool, interval: float | Non
     if twice := [name for name in tables.keep if name in columns]:
         raise MeshError(f"--keep: {twice[0]} is a column of the predictions, too; rename it in the table")
     return columns
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that JSON can hold."""
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 @with_read_options
@@ -130,12 +121,8 @@ def evaluate(
     check_names(tables.names, [tables.target], "the true answers: ")
     scores = ModelScores(tables.classes)
     for table in tables:
-        truth, P, example = tables.truth(table), None, None
-        assert truth is not None
-        if tables.classes is not None:
-            P = tables.call("predict_proba", table)
-            example = table[tables.target][int((truth == -1).argmax())].as_py() if (truth == -1).any() else None
-        scores.add(truth, tables.call("predict", table), P, example)
+        P = None if tables.classes is None else tables.call("predict_proba", table)
+        scores.add(cells_of(table, str(tables.target)), tables.call("predict", table), P)
     report, notes = scores.report(tables.target)
     notes = tables.notes + notes
     classes = [] if tables.classes is None else [str(label) for label in tables.classes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,10 @@ from rich.text import Text
 
 from meshnn.cli.output import counted, print_lines, printable, screen
 from meshnn.errors import DataError, MeshError
+from meshnn.tables.cells import Cells, class_numbers
+
+#: Half the width of a 95% interval, in standard deviations.
+NORMAL = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,13 @@ class Report:
         return f"{self.name.replace('R2', 'R²')} {self.score:.4f}{interval} on {counted(self.rows, 'row')}"
 
 
+def true_answers(cells: Cells, classes: Any) -> NDArray[Any]:
+    """Return the values of a target, NaN if missing; or numbers of classes, -1 if one is unknown, -2 if missing."""
+    if classes is not None:
+        return np.where(cells.gaps, -2, class_numbers(cells, classes))
+    return cells.as_numbers("numbers, which the model predicts")
+
+
 class ModelScores:
     """True and predicted answers, added block by block; of classes if there are any, else of values."""
 
@@ -44,11 +56,13 @@ class ModelScores:
         self._classes, self._example = classes, ""
         self._truth, self._predicted, self._logs = list[Any](), list[Any](), list[Any]()
 
-    def add(self, truth: Any, predicted: Any, P: Any = None, example: Any = None) -> None:
-        """Add rows by their true values, NaN if missing; or numbers of classes, -1 if unknown, -2 if missing."""
+    def add(self, cells: Cells, predicted: Any, P: Any = None) -> None:
+        """Add rows by the cells of the target, the predictions and, of classes, the probabilities if they are known."""
         if predicted.ndim == 2:
             raise MeshError(f"the model predicts {predicted.shape[1]} numbers per row, expected one")
-        self._example = self._example or ("" if example is None else str(example)[:60])
+        truth = true_answers(cells, self._classes)
+        if self._classes is not None and not self._example and (truth == -1).any():
+            self._example = str(cells.values[int((truth == -1).argmax())].as_py())[:60]
         self._truth.append(truth)
         self._predicted.append(predicted if self._classes is None else np.searchsorted(self._classes, predicted))
         if P is not None:
@@ -59,35 +73,30 @@ class ModelScores:
         """Return the scores of all rows, and remarks."""
         truth, predicted = np.concatenate(self._truth), np.concatenate(self._predicted)
         there = np.isfinite(truth) if self._classes is None else truth > -2
-        truth, predicted, missing = truth[there], predicted[there], int((~there).sum())
-        if len(truth) == 0:
+        if not there.any():
             raise DataError(f"column {target} has no values: there is nothing to compare with; fill it")
+        missing, truth, predicted = int((~there).sum()), truth[there], predicted[there]
         notes = [f"{counted(missing, 'row')} without a value of {target}: left out"] * bool(missing)
         if self._classes is None:
             return _value_report(truth, predicted), notes
-        if unknown := int((truth == -1).sum()):
+        known, n_classes = truth >= 0, len(self._classes)
+        if unknown := int((~known).sum()):
             what = f"{counted(unknown, 'row')} of classes that the model does not know, e.g. {self._example!r}"
             notes.append(f"{what}: counted as wrong, not in log loss and matrix")
-        return self._class_report(truth, predicted), notes
-
-    def _class_report(self, truth: Any, predicted: Any) -> Report:
-        known, labels, correct = truth >= 0, np.arange(len(self._classes)), int((truth == predicted).sum())
-        confusion = np.zeros((len(labels), len(labels)), np.int64)
-        np.add.at(confusion, (truth[known].astype(int), predicted[known].astype(int)), 1)
-        others = {}
-        if self._logs:
-            logs = np.concatenate(self._logs)
-            others["log loss"] = float(-logs.mean()) if len(logs) else np.nan
-        low, high = _wilson(correct, len(truth))
-        return Report("accuracy", correct / len(truth), low, high, len(truth), confusion, others)
+        pairs = n_classes * truth[known].astype(np.int64) + predicted[known]
+        confusion = np.bincount(pairs, minlength=n_classes**2).reshape(n_classes, n_classes)
+        logs = np.concatenate(self._logs) if self._logs else np.zeros(0)
+        others = {"log loss": float(-logs.mean()) if len(logs) else np.nan} if self._logs else {}
+        n, correct = len(truth), int((truth == predicted).sum())
+        return Report("accuracy", correct / n, *_wilson(correct, n), n, confusion, others), notes
 
 
 def _wilson(correct: int, n: int) -> tuple[float, float]:
     """Return Wilson's 95% interval of a proportion; scipy.stats would take half a second to import."""
-    z, p = 1.959963984540054, correct / n
-    middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
-    low, high = ((middle + side * half) / (1 + z * z / n) for side in (-1, 1))
-    return (0.0 if correct == 0 else float(low)), (1.0 if correct == n else float(high))
+    z, p = NORMAL, correct / n
+    middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
+    low, high = (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
+    return 0.0 if correct == 0 else low, 1.0 if correct == n else high
 
 
 def _value_report(y: Any, predicted: Any) -> Report:
@@ -100,7 +109,7 @@ def _value_report(y: Any, predicted: Any) -> Report:
     if np.ptp(y) == 0:
         return Report("R2", np.nan, np.nan, np.nan, n, None, others)
     score, influence = 1.0 - mse / spread, (mse / spread * deviations - squared) / spread
-    half = 1.959963984540054 * float(influence.std() / np.sqrt(n))
+    half = NORMAL * float(influence.std() / np.sqrt(n))
     return Report("R2", score, score - half, min(score + half, 1.0), n, None, others)
 
 

@@ -12,11 +12,13 @@ from typer import Argument, Exit, Option
 
 from meshnn import storage
 from meshnn.cli.options import AsJson, Drop, ModelOut, Picture, TaskOption, column_list, read_options, with_read_options
-from meshnn.cli.output import check_output, counted, print_json, print_lines, progress, refuse, say_notes
+from meshnn.cli.output import check_output, counted, print_json, print_lines, printable, refuse, say_notes
 from meshnn.cli.stream_run import Run, save_interval, score_lines
+from meshnn.cli.stream_state import StreamState
 from meshnn.errors import DataError, MeshError
 from meshnn.files import Lock
 from meshnn.plots.save import check_figure_path
+from meshnn.progress import progress
 from meshnn.tables.names import check_names
 from meshnn.tables.reader import STANDARD_INPUT, open_table
 from meshnn.tables.streams import StreamSchema
@@ -82,9 +84,9 @@ def stream(
     net = {"hidden": hidden, "memory": memory, "learner": learner, "random_state": random_state}
     asked = net | {"target": target, "by": by, "task": None if task == "auto" else task, "drop": drop, "text": text,
                    "max_categories": max_categories, "window": window}  # fmt: skip
-    saved = None if resume is None else _resumed(resume, asked)
-    if saved is not None and read == read_options():
-        read = saved.read
+    model, state = (None, None) if resume is None else _resumed(resume, asked)
+    if state is not None and read == read_options():
+        read = state.read
     if out is None:
         named = "stream" if str(data) == "-" else data.name.split(".")[0] or "stream"
         out = resume or Path(f"{named}.mesh")
@@ -95,37 +97,41 @@ def stream(
         picture = out.with_suffix(".png") if picture is None else check_figure_path(picture)
         check_output("--picture", picture)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
-    if saved is not None and new_rows and names is None and str(data) == "-":
-        names = list(saved.schema.columns)  # lines that follow others have no header; if there is one, it is noticed
+    if state is not None and new_rows and names is None and str(data) == "-":
+        names = list(state.schema.columns)  # lines that follow others have no header; if there is one, it is noticed
     chosen = {"hidden": 16, "random_state": 0} | {name: value for name, value in net.items() if value is not None}
     with ExitStack() as stack:
         stack.callback(Lock(out).release)
-        if saved is None and out.exists():
+        if state is None and out.exists():
             _check_finished(out)
         as_text = [part for each in text or () for part in (each, *each.split(","))]
         source = stack.enter_context(open_table(data, read, names, skip_broken, as_text))
         say_notes(source.notes)
-        schema = _schema(source, asked) if saved is None else saved.schema
-        _check_columns(source, schema)
-        if saved is None or new_rows:
-            schema.columns = list(dict.fromkeys([*schema.columns, *source.names]))
+        if state is None:
+            state = StreamState(_schema(source, asked), source.name, read)
+        _check_columns(source, state.schema)
+        state.source, state.read = source.name, read
+        if model is None or new_rows:
+            state.schema.columns = list(dict.fromkeys([*state.schema.columns, *source.names]))
+            state.base = state.rows
+        elif state.position is not None:
+            source.go_to(state.position)
         began = time.perf_counter()
-        with progress(Path(source.name).name, quiet or as_json) as tell:
-            rows = window or 1000
-            run = Run(source, schema, saved, chosen, task, out, often, rows, predictions, new_rows, read, tell)
+        with progress(printable(Path(source.name).name), quiet=quiet or as_json) as tell:
+            run = Run(source, state, model, chosen, task, window or 1000, out, often, predictions, tell)
             stack.enter_context(closing(run)).go()
         _report(run, data, picture, time.perf_counter() - began, as_json)
 
 
-def _resumed(path: Path, asked: dict[str, Any]) -> Any:
-    """Return the saved run of a model; refuse options that contradict it."""
-    from meshnn.cli.models import SavedRun
+def _resumed(path: Path, asked: dict[str, Any]) -> tuple[Any, StreamState]:
+    """Return a saved model and its state; refuse options that contradict them."""
     from meshnn.loading import load_fitted
 
-    saved = SavedRun.of(load_fitted(path), path)
-    schema, model = saved.schema, saved.model
+    model = load_fitted(path)
+    state = StreamState.of(model, path)
+    schema = state.schema
     begun = {"target": schema.target, "by": schema.by, "task": schema.task, "drop": sorted(schema.drop),
-             "text": sorted(schema.text), "max_categories": schema.most, "window": saved.scores.window}  # fmt: skip
+             "text": sorted(schema.text), "max_categories": schema.most, "window": state.scores.window}  # fmt: skip
     for name, wanted in asked.items():
         there = begun[name] if name in begun else getattr(model, name)
         if isinstance(wanted, list):
@@ -134,7 +140,7 @@ def _resumed(path: Path, asked: dict[str, Any]) -> Any:
             had = ", ".join(there) if isinstance(there, list) else there
             option = f"--{name.replace('_', '-')}"
             raise MeshError(f"{option}: the model that goes on was begun with {had or 'none'}; leave the option out")
-    return saved
+    return model, state
 
 
 def _schema(source: Any, asked: dict[str, Any]) -> StreamSchema:
@@ -172,48 +178,49 @@ def _check_columns(source: Any, schema: StreamSchema) -> None:
 
 def _report(run: Run, data: Path, picture: Path | None, seconds: float, as_json: bool) -> None:
     """Show scores, files and how to continue; exit with the code of an interruption."""
-    code, name, schema = run.codes[0] if run.codes else 0, run.source.name, run.schema
+    code, name, state, model = run.codes[0] if run.codes else 0, run.source.name, run.state, run.model
     if run.source.skipped:
         say_notes([f"{name}: {counted(run.source.skipped, 'row')} with too few or too many values left out"])
-    if run.model is None:
+    if model is None:
         if code:
             say_notes(["interrupted before the first row was learned: nothing is written"])
             raise Exit(code)
         raise DataError(f"{name} has no rows below its header, expected at least one")
-    if run.model.n_samples_ == 0 and not code:
-        raise DataError(f"{name}: no row of {run.rows:,} has a value of {schema.target}: nothing to learn")
+    target, task = state.schema.target, state.schema.task
+    if model.n_samples_ == 0 and not code:
+        raise DataError(f"{name}: no row of {run.rows:,} has a value of {target}: nothing to learn")
     if picture is not None:
-        picture = _draw(run, picture, data) if run.scores.rows else None
-    model, mesh, table = run.model, run.model.mesh_, run.model.table_
+        picture = _draw(run, picture, data) if state.scores.rows else None
+    mesh, scores = model.mesh_, state.scores
     facts = {
-        "data": str(data), "target": schema.target, "task": schema.task, "rows": table["rows"],
-        "rows_of_this_run": run.rows, "learned": model.n_samples_, "seconds": seconds,
-        "rows_per_second": run.rows / seconds, "scored": run.scores.rows, "scores": run.scores.summary(),
-        "window": min(run.scores.window, run.scores.rows), "window_scores": run.scores.summary(recent=True),
-        "classes": [str(label) for label in model.classes_] if schema.task == "classify" else None,
+        "data": str(data), "target": target, "task": task, "rows": state.rows, "rows_of_this_run": run.rows,
+        "learned": model.n_samples_, "seconds": seconds, "rows_per_second": run.rows / seconds, "scored": scores.rows,
+        "scores": scores.summary(), "window": min(scores.window, scores.rows),
+        "window_scores": scores.summary(recent=True),
+        "classes": [str(label) for label in model.classes_] if task == "classify" else None,
         "features": [str(feature) for feature in model.features_.names],
         "hidden": 0 if mesh is None else mesh.topology.n_hidden, "parameters": 0 if mesh is None else mesh.n_parameters,
-        "learner": model.learner, "memory": model.memory, "finished": run.finished, "model": str(run.out),
-        "picture": None if picture is None else str(picture),
-        "predictions": None if table["predictions"] is None else table["predictions"]["path"],
+        "learner": model.learner, "memory": model.memory, "finished": state.finished, "model": str(run.out),
+        "picture": None if picture is None else str(picture), "predictions": state.predictions.get("path"),
     }  # fmt: skip
     if as_json:
         print_json(facts)
     else:
-        _show(facts, run)
+        _show(facts, scores)
     if code:
         again = f"meshnn stream {shlex.quote(str(data))} --resume {shlex.quote(str(run.out))}"
         how = "" if str(data) != "-" else " (fed from the beginning again; with --new-rows, from the next row on)"
-        say_notes([f"interrupted after row {facts['rows']:,}; go on at the next one: {again}{how}"])
+        say_notes([f"interrupted after row {state.rows:,}; go on at the next one: {again}{how}"])
         raise Exit(code)
 
 
 def _draw(run: Run, picture: Path, data: Path) -> Path | None:
     from meshnn.plots import plot_stream, save_figure
 
-    title = f"{STANDARD_INPUT if str(data) == '-' else data.name}: {run.schema.target}, test then train"
+    scores = run.state.scores
+    title = f"{STANDARD_INPUT if str(data) == '-' else data.name}: {run.state.schema.target}, test then train"
     try:
-        figure = plot_stream(run.scores.curve(), kind=run.schema.task, window=run.scores.window, title=title)
+        figure = plot_stream(scores.curve(), kind=scores.kind, window=scores.window, title=title)
         save_figure(figure, picture)
     except (MeshError, OSError) as error:
         say_notes([f"no picture: {error}"])
@@ -221,9 +228,11 @@ def _draw(run: Run, picture: Path, data: Path) -> Path | None:
     return picture
 
 
-def _show(facts: dict[str, Any], run: Run) -> None:
-    first = f"{counted(run.rows, 'row')} in {facts['seconds']:.1f} s ({facts['rows_per_second']:,.0f}/s)"
-    first += f", {facts['rows']:,} with those before" if facts["rows"] != run.rows else ""
+def _show(facts: dict[str, Any], scores: Any) -> None:
+    first = (
+        f"{counted(facts['rows_of_this_run'], 'row')} in {facts['seconds']:.1f} s ({facts['rows_per_second']:,.0f}/s)"
+    )
+    first += f", {facts['rows']:,} with those before" if facts["rows"] != facts["rows_of_this_run"] else ""
     first += f"; {facts['learned']:,} learned"
     missing = facts["rows"] - facts["learned"]
     first += f", {missing:,} without a target" if missing else ""
@@ -232,4 +241,4 @@ def _show(facts: dict[str, Any], run: Run) -> None:
     sizes += [counted(facts["hidden"], "hidden neuron"), counted(facts["parameters"], "parameter"), facts["learner"]]
     files = (what for what in ("model", "picture", "predictions") if facts[what])
     written = "; ".join(f"{what} written to {facts[what]}" for what in files)
-    print_lines(first, *score_lines(run.scores), ", ".join(sizes), written, bold=1 if facts["scored"] else -1)
+    print_lines(first, *score_lines(scores), ", ".join(sizes), written, bold=1 if facts["scored"] else -1)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from meshnn.cli.output import hint, say_notes
+from meshnn.cli.stream_state import StreamState
 from meshnn.errors import DataError, FileError, MeshError
 from meshnn.files import explained
 from meshnn.online.blocks import Piece, Rows, TableRunner
@@ -25,10 +25,6 @@ from meshnn.online.scores import ClassScores, ValueScores
 from meshnn.tables.blocks import Block, Position, Reader
 from meshnn.tables.names import shown
 from meshnn.tables.streams import StreamSchema, check_no_dates, decided
-from meshnn.tables.text import ReadOptions
-
-if TYPE_CHECKING:
-    from meshnn.cli.models import SavedRun
 
 
 def save_interval(text: str) -> tuple[int | None, float]:
@@ -64,16 +60,17 @@ def stop_requests() -> Iterator[list[int]]:
 
 
 class PredictionFile:
-    """A .csv file with one line per row, flushed per piece; continued after `begin` bytes if rows are learned again."""
+    """A .csv file with one line per row; continued after `begin` bytes if rows are learned again."""
 
     def __init__(self, path: Path, schema: StreamSchema, begin: int | None = None) -> None:
         self._path, self._classes = path, schema.task == "classify"
         self._columns = [name for name in (schema.by, schema.target) if name is not None]
         with explained("write", str(path)):
-            self._file = path.open("wb" if begin is None else "r+b")
+            self._file = path.open("w" if begin is None else "r+", encoding="utf-8", newline="")
+        self._lines = csv.writer(self._file, lineterminator="\n")
         if begin is None:
-            self._write([["row", *self._columns, "prediction", *["probability"] * self._classes]])
-        elif self._file.seek(0, os.SEEK_END) < begin:
+            self._lines.writerow(["row", *self._columns, "prediction", *["probability"] * self._classes])
+        elif path.stat().st_size < begin:
             raise MeshError(f"--predictions: {path} is shorter than it was; name another file for what follows")
         else:
             self._file.truncate(self._file.seek(begin))
@@ -87,19 +84,14 @@ class PredictionFile:
             columns.append([classes[k] if k >= 0 else None for k in piece.predicted.tolist()])
         numbers: Any = piece.chosen if self._classes else piece.predicted
         columns.append([value if value == value else None for value in numbers.tolist()])
-        self._write(zip(*columns, strict=True))
-
-    def _write(self, lines: Iterable[Any]) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(lines)
-        self._file.write(text.getvalue().encode())
+        self._lines.writerows(zip(*columns, strict=True))
         self._file.flush()
 
     def sync(self) -> dict[str, Any]:
         """Write the file to the disk; return its path and size."""
         with suppress(OSError):
             os.fsync(self._file.fileno())
-        return {"path": str(self._path.absolute()), "bytes": self._file.tell()}
+        return {"path": str(self._path.absolute()), "bytes": os.fstat(self._file.fileno()).st_size}
 
     def close(self) -> None:
         """Close the file."""
@@ -111,34 +103,23 @@ class Run:
     """One run over a table, from its start or from where a saved run ended."""
 
     source: Reader
-    schema: StreamSchema
-    saved: SavedRun | None
+    state: StreamState  # stored with the model
+    model: Any  # None before the first rows
     parameters: dict[str, Any]  # of a new model
     task: str
+    window: int  # of the scores of a new model
     out: Path
     every: tuple[int | None, float]  # rows, or else seconds, between two saves
-    window: int
     wanted: Path | None  # file of predictions
-    new_rows: bool  # whether the table begins with the row after the last one
-    read: ReadOptions
     tell: Callable[[float, float | None, str], None]  # shows the progress
 
     def __post_init__(self) -> None:
-        saved = self.saved
-        self.rows = self.base = 0  # of this run, and of tables before
-        self.finished = False
+        self.rows = 0  # of this run
         self.codes: list[int] = []  # exit codes of interruptions
-        self.model: Any = None if saved is None else saved.model
-        self.scores: Any = None if saved is None else saved.scores
-        if saved is not None:
-            self.base = saved.rows if self.new_rows else saved.base
-            if not self.new_rows:
-                self.source.go_to(saved.position)
         self._runner: TableRunner | None = None
         self._predictions: PredictionFile | None = None
         self._noted: set[Any] = set()
-        start = self.source.start()
-        self._position: Callable[[], Position] = lambda: start
+        self._position: Callable[[], Position]  # after the last row that was learned
         self._began = self._saved_at = time.monotonic()
         self._saved_rows, self._saving = 0, 0.0
         self._most = 64  # rows that take about a tenth of a second, so that signals are seen
@@ -151,11 +132,10 @@ class Run:
             except DataError:
                 if self._runner is not None and self.rows:
                     self._save()
-                    say_notes([f"the model of the {self.model.table_['rows']:,} rows before is in {self.out}"])
+                    say_notes([f"the model of the {self.state.rows:,} rows before is in {self.out}"])
                 raise
             if self._runner is not None:
-                self.finished = not self.codes
-                self._save()
+                self._save(finished=not self.codes)
 
     def _loop(self) -> None:
         pending: list[Block] = []
@@ -166,27 +146,35 @@ class Run:
                 self._tick()
                 continue
             pending.append(block)
-            self._take_all(pending, last=False)
-        if pending and not self.codes:
-            self._take_all(pending, last=True)
+            if self._runner is not None or self._begin(pending, last=False):
+                self._take_all(pending)
+        if pending and not self.codes and self._begin(pending, last=True):
+            self._take_all(pending)
 
-    def _take_all(self, pending: list[Block], last: bool) -> None:
-        """Take blocks out of the list, once there are enough rows to make the model."""
-        if self._runner is None:
-            if self.model is None and not self._make_model(pending, last):
-                return
-            self._runner = TableRunner(self.model, self.schema, self.source.separator)
-            if self.saved is not None:
-                self._runner.latest = self.saved.latest
-            self._open_predictions()
+    def _take_all(self, pending: list[Block]) -> None:
         while pending:
             self._take(pending.pop(0))
+
+    def _begin(self, pending: list[Block], last: bool) -> bool:
+        """Make the model, if there are enough rows, and open the file of predictions; return whether it is done."""
+        if self.model is None and not self._make_model(pending, last):
+            return False
+        self._runner = TableRunner(self.model, self.state.schema, self.source.separator)
+        self._runner.latest = self.state.latest
+        before = self.state.predictions
+        path = self.wanted or (Path(before["path"]) if before else None)
+        same = path is not None and before and str(path.absolute()) == before["path"] and path.exists()
+        if path is not None and (same or self.wanted is not None):
+            self._predictions = PredictionFile(path, self.state.schema, int(before["bytes"]) if same else None)
+        elif path is not None:
+            say_notes([f"{path} is gone, where predictions were written to; pass --predictions to write them again"])
+        return True
 
     def _make_model(self, pending: list[Block], last: bool) -> bool:
         """Choose the task and make the model, if there are enough rows; return whether it is made."""
         from meshnn.online import MeshStreamClassifier, MeshStreamRegressor
 
-        schema, most = self.schema, 100 if self.source.live else 1000
+        schema, most = self.state.schema, 100 if self.source.live else 1000
         rows = sum(map(len, pending))
         enough = last or rows >= most or bool(pending[-1].fault)
         if not enough and not self.source.live:
@@ -204,22 +192,11 @@ class Run:
                 check_no_dates(self.source.name, column, pending[0].table.column(column), pending[0].first + 1)
         classify = schema.task == "classify"
         self.model = (MeshStreamClassifier if classify else MeshStreamRegressor)(**self.parameters)
-        self.scores = (ClassScores if classify else ValueScores)(self.window)
+        self.state.scores = (ClassScores if classify else ValueScores)(self.window)
         return True
 
-    def _open_predictions(self) -> None:
-        """Begin the file of predictions, or continue that of the saved run."""
-        before = {} if self.saved is None else self.saved.predictions
-        path = self.wanted or (Path(before["path"]) if before else None)
-        if path is None:
-            return
-        same = bool(before) and str(path.absolute()) == before["path"] and path.exists()
-        if same or self.wanted is not None:
-            self._predictions = PredictionFile(path, self.schema, int(before["bytes"]) if same else None)
-        else:
-            say_notes([f"{path} is gone, where predictions were written to; pass --predictions to write them again"])
-
     def _take(self, block: Block) -> None:
+        """Predict and learn the rows of a block, in pieces between which signals and the time of a save are seen."""
         assert self._runner is not None
         rows, at, every = self._runner.rows(block, self.source.name), 0, self.every[0]
         self._position = lambda: block.position(0)
@@ -246,10 +223,10 @@ class Run:
         if piece.right is not None:
             known &= piece.truth >= 0  # otherwise there was no feature, so nothing was learned
         right = [] if piece.right is None else [piece.right[known]]
-        where = self.base + block.first + np.arange(piece.first, piece.last)[known] + 1
-        self.scores.add(piece.truth[known], piece.predicted[known], *right, where)
+        where = self.state.base + block.first + np.arange(piece.first, piece.last)[known] + 1
+        self.state.scores.add(piece.truth[known], piece.predicted[known], *right, where)
         if self._predictions is not None:
-            self._predictions.add(block, piece, self.base, getattr(self.model, "classes_", []))
+            self._predictions.add(block, piece, self.state.base, getattr(self.model, "classes_", []))
         self.rows += piece.last - piece.first
         self._position = lambda: block.position(piece.last)
 
@@ -261,7 +238,7 @@ class Run:
     def _tick(self) -> None:
         """Show the progress, and save the model if it is due."""
         rate = f"{self.rows / max(time.monotonic() - self._began, 1e-6):,.0f}/s" if self.rows else "waiting for rows"
-        share, text = self.source.done(), "  ".join([f"{self.rows:,} rows", rate, *score_lines(self.scores)[:1]])
+        share, text = self.source.done(), "  ".join([f"{self.rows:,} rows", rate, *score_lines(self.state.scores)[:1]])
         self.tell(share or 0.0, None if share is None else 1.0, text)
         if self._runner is None or self.rows == self._saved_rows:
             return
@@ -280,24 +257,17 @@ class Run:
             self._note("save", f"the model is not up to date: {error}; the stream goes on and tries again")
             self._saved_at = time.monotonic()
 
-    def _save(self) -> None:
+    def _save(self, finished: bool = False) -> None:
         """Write the model, with all that is needed to continue."""
-        began = time.monotonic()
-        self.model.table_ = self._state()
+        assert self._runner is not None
+        began, state = time.monotonic(), self.state
+        state.position, state.latest, state.finished = self._position(), self._runner.latest, finished
+        state.rows = state.base + state.position.rows
+        state.predictions = {} if self._predictions is None else self._predictions.sync()
+        self.model.table_ = state.to_tree()
         self.model.save(self.out)
         self._saved_at, self._saved_rows = time.monotonic(), self.rows
         self._saving = self._saved_at - began
-
-    def _state(self) -> dict[str, Any]:
-        position, latest = self._position(), None if self._runner is None else self._runner.latest
-        read = asdict(self.read) | {"na": list(self.read.na)}
-        del read["block_size"]
-        return {
-            "recipe": self.schema.to_dict(), "source": self.source.name, "position": asdict(position),
-            "rows": self.base + position.rows, "base": self.base, "latest": None if latest is None else list(latest),
-            "scores": self.scores.to_tree(), "finished": self.finished, "read": read,
-            "predictions": None if self._predictions is None else self._predictions.sync(),
-        }  # fmt: skip
 
     def close(self) -> None:
         """Close the file of predictions."""

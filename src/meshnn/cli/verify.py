@@ -12,8 +12,9 @@ from rich.table import Table
 from typer import Exit, Option
 
 from meshnn.cli.options import AsJson, Seed
-from meshnn.cli.output import check_output, print_json, print_lines, progress, versions
+from meshnn.cli.output import check_output, print_json, print_lines, versions
 from meshnn.files import explained, finite
+from meshnn.progress import progress
 from meshnn.verify import TOLERANCE, ErrorInterval, VerifyReport
 from meshnn.verify import verify as run
 
@@ -41,9 +42,8 @@ def verify(
     """
     if out is not None:
         check_output("--out", out)
-    with progress("verifying") as tell:
-        for report, done, total in run(tests, random_state, activation, reference):  # noqa: B007
-            tell(done, total, "nets")
+    with progress("verifying", unit="nets") as tell:
+        report = run(tests, random_state, activation, reference, tell)
     facts = report.to_dict() | {"versions": versions()}
     if out is not None:
         with explained("write", str(out)):

@@ -50,7 +50,7 @@ class Optimizer:
 
     def step(self, parameters: Array, grad: Array, rate: float) -> float:
         """Take one step in place; return the norm of the gradient, penalty included."""
-        norm: float = _core.update(parameters.dtype.char, self.state, parameters, grad, self.done + 1, rate)
+        norm: float = _core.update(self.state, parameters, grad, self.done + 1, rate)
         self.done += 1
         return norm
 

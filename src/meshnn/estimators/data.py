@@ -18,7 +18,7 @@ from meshnn.estimators.scaling import Scaling
 from meshnn.export.ranges import Ranges
 from meshnn.losses.moments import is_constant
 from meshnn.mesh import Mesh
-from meshnn.progress import reading
+from meshnn.progress import progress
 from meshnn.tables import sources
 from meshnn.tables.encoder import Column, Encoder
 from meshnn.tables.holdout import HoldoutSplit
@@ -194,7 +194,7 @@ def open_data(model: Any, X: Any, y: Any, sample_weight: Any, again: bool) -> It
         from meshnn.training.out_of_core import RowStore
 
         source = sources.open_source(X, y, sample_weight)
-        with reading(model._verbosity(), source.n_rows) as told:
+        with progress("reading", source.n_rows, quiet=model._verbosity() == 0) as told:
             rows = RowStore(source, model._loss.classifies, report=told)
     try:
         yield OutOfCoreData(model, rows)

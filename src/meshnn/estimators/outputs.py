@@ -16,8 +16,7 @@ from meshnn.arguments import real_number
 from meshnn.arrays import Array
 from meshnn.errors import MeshError
 from meshnn.estimators.preprocessing import Preprocessing, is_dask, is_frame
-from meshnn.export.blueprint import Blueprint, ExportError
-from meshnn.export.exports import Exports
+from meshnn.export.blueprint import Blueprint, ExportError, Exports
 from meshnn.export.ranges import Ranges
 from meshnn.losses import loss_named
 from meshnn.mesh import Mesh

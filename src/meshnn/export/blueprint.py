@@ -1,9 +1,13 @@
-"""`Blueprint`: what a trained model computes, as plain values and arrays; exports know nothing else of a model."""
+"""`Blueprint`: what a trained model computes, as plain values and arrays; exports know nothing else of a model.
+
+`Exports` has the methods `to_c` and `to_onnx` of every trained model.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,9 +18,12 @@ from meshnn.errors import MeshError
 from meshnn.tables.encoder import Encoder, date_parts
 
 if TYPE_CHECKING:
+    from meshnn.export.c.nets import IntegerNet
+    from meshnn.export.c.quantise import Quantiser
+    from meshnn.export.c.writer import CReport
     from meshnn.export.ranges import Ranges
 
-__all__ = ["Blueprint", "ExportError", "InputColumn", "SequenceTiming", "input_columns"]
+__all__ = ["Blueprint", "ExportError", "Exports", "InputColumn", "SequenceTiming", "input_columns"]
 
 
 class ExportError(MeshError):
@@ -161,10 +168,6 @@ class Blueprint:
         used[np.concatenate(self.timetable)] = True
         return used[self.dst]
 
-    def with_weights(self, weights: Array) -> Blueprint:
-        """Return the same net with other weights."""
-        return replace(self, weights=weights)
-
     def _reaching(self) -> IntArray:
         """Return the neurons from which an output can be reached in any number of ticks."""
         reached = np.arange(self.n_neurons) >= self.n_neurons - self.n_outputs
@@ -202,3 +205,89 @@ def _needed(blueprint: Blueprint, changed: Array) -> list[IntArray]:
         wanted[blueprint.src[made[blueprint.dst]]] = True
         wanted[: blueprint.n_clamped] = False
     return found[::-1]
+
+
+class Exports:
+    """A model that can be exported."""
+
+    def blueprint(self) -> Blueprint:
+        """Return what it computes as plain values and arrays, which exports are written from."""
+        raise NotImplementedError
+
+    def to_c(
+        self,
+        path: str | PathLike[str],
+        *,
+        dtype: str = "float32",
+        optimize: str = "size",
+        name: str | None = None,
+        X: Any = None,
+        y: Any = None,
+        tune: bool = True,
+        learn: bool = False,
+    ) -> CReport:
+        """Write it as one C99 header that needs no library, see docs/c.md.
+
+        Parameters
+        ----------
+        path : path of the header
+        dtype : "float32", "int8" or "int16"
+            Of weights and states.
+        optimize : "size" or "speed"
+            Tables and loops, or code without loops.
+        name : str, optional
+            Prefix of all names in the header; else the name of the file.
+        X : array_like (n_samples, n_features), optional
+            Training samples, on which integer nets choose their scales; without them the ranges that a fitted model
+            keeps of its training rows are used, and a model without ranges is refused. Of a net in time, the steps of
+            a sequence.
+        y : array_like, optional
+            True answers for X; report and header then state the accuracy on them, in floats and in whole numbers.
+        tune : bool
+            Whether the weights of integer nets are fine-tuned with quantisation in the loop, if there are samples; kept
+            if it brings the outputs nearer to those of the net in floats.
+        learn : bool
+            Whether the net goes on learning in C, see docs/c-learning.md; in float32.
+
+        Returns
+        -------
+        CReport
+            Sizes; print it.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from sklearn.datasets import load_iris
+        >>> from meshnn import MeshClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = MeshClassifier(hidden=3, random_state=0).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     report = model.to_c(os.path.join(folder, "iris.h"), dtype="int8", X=X, y=y)
+        >>> report.dtype, report.table_bytes < 300
+        ('int8', True)
+        """
+        from meshnn.export.c.writer import write_c
+
+        options: dict[str, Any] = {"dtype": dtype, "optimize": optimize, "name": name, "tune": tune, "learn": learn}
+        return write_c(self, path, X=X, y=y, **options)
+
+    def _encoded_samples(self, X: Any) -> Any:
+        """Return samples as the features that the net was trained on."""
+        return X
+
+    def _learner(self) -> Any:
+        """Return a portable stream that goes on learning."""
+        raise ExportError(
+            f"a {type(self).__name__} does not learn from a stream, so there is no learner to write; learn=True is for "
+            "meshes, classifiers and regressors"
+        )
+
+    def _tuned(self, quantiser: Quantiser, net: IntegerNet, X: Array) -> IntegerNet:
+        """Return a better integer net, if fine-tuning finds one."""
+        return net
+
+    def to_onnx(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
+        """Return it as an ONNX model, written to a file if there is a path; see `meshnn.export.onnx.to_onnx`."""
+        from meshnn.export.onnx import to_onnx
+
+        return to_onnx(self.blueprint(), path, **options)

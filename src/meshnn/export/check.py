@@ -25,15 +25,6 @@ def as_rows(blueprint: Blueprint, X: Array) -> Array:
     return np.stack(found, axis=1).astype(np.float64) if found else X
 
 
-def as_features(blueprint: Blueprint, rows: Array) -> Array:
-    """Return the encoded features of such rows."""
-    parts = [
-        rows[:, [k]] == np.arange(column.width) if column.categories else rows[:, [k]]
-        for k, column in enumerate(blueprint.columns)
-    ]
-    return np.concatenate(parts, axis=1).astype(np.float64) if parts else rows
-
-
 def predicted(blueprint: Blueprint, outputs: Array) -> Array:
     """Return from outputs (n, n_outputs) of the net numbers of classes, labels (n, n_labels) or values.
 
@@ -61,38 +52,35 @@ def probabilities(blueprint: Blueprint, outputs: Array) -> Array:
     return np.asarray(np.concatenate([shares, 1.0 - shares], axis=1) if blueprint.link == "logit" else shares)
 
 
-def targets_of(blueprint: Blueprint, y: Any, size: int) -> Array:
-    """Return true answers in the form of `predicted`."""
-    found = np.asarray(y)
-    if len(found) != size:
-        raise DataError(f"X has {size} samples, y {len(found)} answers; pass one each")
-    if blueprint.classes and not blueprint.several:
-        number = {label: k for k, label in enumerate(blueprint.classes)}
-        unknown = [label for label in found.tolist() if label not in number]
+def score(blueprint: Blueprint, outputs: Array, y: Any) -> tuple[str, float]:
+    """Return the name and value of the score against true answers: accuracy of classes, R2 of values."""
+    found, wanted = predicted(blueprint, outputs), np.asarray(y)
+    if len(wanted) != len(found):
+        raise DataError(f"X has {len(found)} samples, y {len(wanted)} answers; pass one each")
+    if blueprint.several:
+        return "accuracy", float((found == wanted).mean())
+    if blueprint.classes:
+        unknown = [label for label in wanted.tolist() if label not in blueprint.classes]
         if unknown:
             raise DataError(f"y holds {unknown[0]!r}, which is none of the classes of the model")
-        return np.array([number[label] for label in found.tolist()], np.int64)
-    return found.reshape(size, -1).astype(np.int64 if blueprint.several else np.float64)
-
-
-def score(blueprint: Blueprint, outputs: Array, targets: Array) -> tuple[str, float]:
-    """Return the name and value of the score: accuracy of classes, R2 of values."""
-    found = predicted(blueprint, outputs)
-    if blueprint.classes:
-        return "accuracy", float((found == targets).mean())
-    around = float(np.square(targets - targets.mean(axis=0)).sum())
-    return "R2", 1.0 - float(np.square(found - targets).sum()) / (around or 1.0)
-
-
-# -- checks -----------------------------------------------------------------------------------------------------------
+        return "accuracy", float(np.mean([blueprint.classes.index(label) for label in wanted.tolist()] == found))
+    wanted = wanted.reshape(found.shape).astype(np.float64)
+    around = float(np.square(wanted - wanted.mean(axis=0)).sum())
+    return "R2", 1.0 - float(np.square(found - wanted).sum()) / (around or 1.0)
 
 
 def random_samples(blueprint: Blueprint, count: int) -> Array:
-    """Return samples as if features were normal."""
+    """Return encoded samples as if features were normal; of a text column the largest one above 0 is the category."""
     z = np.random.default_rng(0).standard_normal((count, blueprint.n_inputs))
     if blueprint.x_mean is not None and blueprint.x_scale is not None:
         z = z * np.where(np.isfinite(blueprint.x_scale), blueprint.x_scale, 1.0) + blueprint.x_mean
-    return as_features(blueprint, as_rows(blueprint, z))
+    first = 0
+    for column in blueprint.columns:
+        part = z[:, first : first + column.width]
+        if column.categories:
+            part[:] = (part == part.max(axis=1, keepdims=True)) & (part > 0)
+        first += column.width
+    return z
 
 
 def check_c(model: Any, path: str | PathLike[str], X: Array, net: Any = None) -> str:
@@ -102,8 +90,7 @@ def check_c(model: Any, path: str | PathLike[str], X: Array, net: Any = None) ->
     """
     blueprint, compiled = model.blueprint(), CNet(path)
     rows = as_rows(blueprint, X)
-    estimator = hasattr(model, "_outputs") and not callable(getattr(model, "learn_one", None))
-    wanted = model._outputs(X) if estimator and blueprint.timing is None else float_outputs(blueprint, X)
+    wanted = float_outputs(blueprint, X)
     if net is None:
         apart = _apart(compiled.outputs(rows), wanted)
         return f"checked: {len(X):,} predictions of the compiled header agree to {apart:.1g} of the largest output"

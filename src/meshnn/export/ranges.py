@@ -38,7 +38,7 @@ class Ranges:
         None if there is no row, numbers are not finite, or the net is too large for a device that needs integers.
         """
         from meshnn.export.c.layout import Layout
-        from meshnn.export.c.nets import FloatNet, scaled
+        from meshnn.export.c.nets import scaled, settled_states
 
         rows = np.asarray(X, np.float64)
         ticks = blueprint.ticks if blueprint.timing is None else blueprint.timing.per_step
@@ -47,8 +47,7 @@ class Ranges:
         layout = Layout(blueprint, padded=False, size=4)
         run = rows[:: 1 if blueprint.timing else max(1, len(rows) // most)][:most]
         with np.errstate(all="ignore"):
-            seen = FloatNet(layout).states(scaled(blueprint, run))
-            slots = np.concatenate(seen[-16:] if blueprint.timing is None else seen)  # cycles settle
+            slots = settled_states(layout, scaled(blueprint, run))
             states = np.zeros((len(slots), blueprint.n_neurons))
             used = layout.slot >= 0
             states[:, used] = slots[:, layout.slot[used]]

@@ -41,27 +41,28 @@ class Snapshot(NamedTuple):
     numbers: NDArray[np.float32]  # all sections
 
 
-def sections(everything: bool) -> tuple[str, ...]:
-    """Return the names of the arrays that a snapshot holds."""
-    return SECTIONS if everything else SECTIONS[:3]
-
-
-def graph_checksum(topology: Any, codes: Any, number: Any, n_parameters: int) -> int:
+def graph_checksum(topology: Any, codes: Any, ties: Any) -> int:
     """Return a checksum of neurons, activations, edges and ties, which decide where a parameter belongs."""
-    sizes = [topology.n_inputs, topology.n_clamped, topology.n_outputs, topology.n_neurons, n_parameters]
-    parts = [np.asarray(part, "<i4") for part in (sizes, codes, topology.src, topology.dst, number)]
+    sizes = [topology.n_inputs, topology.n_clamped, topology.n_outputs, topology.n_neurons, ties.n_parameters]
+    parts = [np.asarray(part, "<i4") for part in (sizes, codes, topology.src, topology.dst, ties.number)]
     return zlib.crc32(b"".join(part.tobytes() for part in parts))
 
 
 def write_snapshot(stream: Any, everything: bool) -> bytes:
     """Return what the C learner of a portable stream would save at this point of the stream."""
-    room, n = stream.room, stream.ties.n_parameters
-    head = [VERSION, int(everything), LEARNERS.index(stream.learner.name)]
-    head += [graph_checksum(stream.topology, stream.codes, stream.ties.number, n), n, *map(int, room.clock[:2])]
-    parts = [MAGIC, np.array(head, "<u4").tobytes(), room.theta[:n].astype("<f4").tobytes()]
-    parts += [getattr(room, name).astype("<f4").tobytes() for name in sections(everything)[1:]]
-    content = b"".join(parts)
+    clock, graph = stream.room.clock, graph_checksum(stream.topology, stream.codes, stream.ties)
+    kind, n = LEARNERS.index(stream.learner.name), stream.ties.n_parameters
+    head = np.array([VERSION, everything, kind, graph, n, clock[0], clock[1]], "<u4")
+    numbers = np.concatenate(list(section_arrays(stream, everything).values()))
+    content = MAGIC + head.tobytes() + numbers.astype("<f4").tobytes()
     return content + zlib.crc32(content).to_bytes(4, "little")
+
+
+def section_arrays(stream: Any, everything: bool) -> dict[str, NDArray[np.float32]]:
+    """Return the arrays of a portable stream that a snapshot holds, by name."""
+    found = {name: getattr(stream.room, name) for name in (SECTIONS if everything else SECTIONS[:3])}
+    found["theta"] = found["theta"][: stream.ties.n_parameters]
+    return found
 
 
 def read_snapshot(content: bytes, shown: str = "the snapshot") -> Snapshot:
@@ -71,16 +72,16 @@ def read_snapshot(content: bytes, shown: str = "the snapshot") -> Snapshot:
         raise DataError(f"{shown} is no snapshot of a learner in C; name the bytes that net_save wrote")
     if len(content) < 40 or len(content) % 4 or words[5] > len(words) - 9:
         raise DataError(f"{shown} is cut at {len(content)} bytes, or longer than net_save returned; save it again")
-    if words[1] != VERSION or words[2] > 1 or words[3] >= len(LEARNERS):
-        raise DataError(f"{shown} is of version {words[1]}, this meshnn reads {VERSION}; write the header again")
+    version, everything, kind, graph, n_parameters, samples, learned = words[1:8].tolist()
+    if version != VERSION or everything > 1 or kind >= len(LEARNERS):
+        raise DataError(f"{shown} is of version {version}, this meshnn reads {VERSION}; write the header again")
     if zlib.crc32(content[:-4]) != int(words[-1]):
         raise DataError(f"{shown} is cut or altered: its checksum is wrong; save it again")
     numbers = np.frombuffer(content[32:-4], "<f4").astype(np.float32)
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if wrong.size:
         raise DataError(f"number {wrong[0]} of {shown} is {numbers[wrong[0]]}, which no learner saves")
-    graph, n_parameters, samples, learned = words[4:8].tolist()
-    return Snapshot(bool(words[2]), LEARNERS[words[3]], graph, n_parameters, samples, learned, numbers)
+    return Snapshot(bool(everything), LEARNERS[kind], graph, n_parameters, samples, learned, numbers)
 
 
 def import_snapshot(content: bytes, model: Any, shown: str = "the snapshot") -> Snapshot:
@@ -91,25 +92,27 @@ def import_snapshot(content: bytes, model: Any, shown: str = "the snapshot") -> 
     saved. After an error the model is unchanged. `shown` names the bytes in errors.
     """
     snapshot = read_snapshot(content, shown)
-    if hasattr(model, "net") and hasattr(model, "room"):
-        _check(snapshot, model.topology, model.codes, model.ties, shown)
-        _into_portable(snapshot, model, shown, not snapshot.everything)
-        return snapshot
     stream, mesh = getattr(model, "stream_", None), getattr(model, "mesh_", model)
-    if mesh is None or not hasattr(mesh, "topology"):
+    portable = model if hasattr(model, "net") and hasattr(model, "room") else stream and stream.portable()
+    net = portable or (mesh if hasattr(mesh, "topology") else None)
+    if net is None:
         raise DataError(
             f"a {type(model).__name__} has no net that {shown} could belong to; name the model that the header was "
             "written from"
         )
-    _check(snapshot, mesh.topology, mesh._codes, mesh._ties, shown)
-    if stream is not None:
-        portable = stream.portable()
+    if snapshot.n_parameters != net.ties.n_parameters:
+        raise DataError(
+            f"{shown} has {snapshot.n_parameters} parameters, this net {net.ties.n_parameters}; name its own model"
+        )
+    codes = mesh._codes if portable is None else portable.codes
+    if snapshot.graph != graph_checksum(net.topology, codes, net.ties):
+        raise DataError(f"{shown} is of a net with other edges or activations; name the model it was made from")
+    if portable is not None:
         before = portable.samples
-        same = snapshot.learner == portable.learner.name
-        part = snapshot if same else snapshot._replace(everything=False)
-        _into_portable(part, portable, shown, not snapshot.everything)
-        portable.into_stream(stream)
-        model.n_samples_ = max(0, model.n_samples_ + snapshot.samples - before)
+        _into_portable(snapshot, portable, shown, other_learner=portable is not model)
+        if stream is not None:
+            portable.into_stream(stream)
+            model.n_samples_ = max(0, model.n_samples_ + snapshot.samples - before)
         return snapshot
     preprocessing = getattr(model, "preprocessing_", None)
     if preprocessing is not None:
@@ -120,26 +123,18 @@ def import_snapshot(content: bytes, model: Any, shown: str = "the snapshot") -> 
     return snapshot
 
 
-def _check(snapshot: Snapshot, topology: Any, codes: Any, ties: Any, shown: str) -> None:
-    if snapshot.n_parameters != ties.n_parameters:
-        raise DataError(
-            f"{shown} has {snapshot.n_parameters} parameters, this net {ties.n_parameters}; name its own model"
-        )
-    if snapshot.graph != graph_checksum(topology, codes, ties.number, ties.n_parameters):
-        raise DataError(f"{shown} is of a net with other edges or activations; name the model it was made from")
-
-
-def _into_portable(snapshot: Snapshot, stream: Any, shown: str, short: bool) -> None:
-    """Copy all sections, if their lengths are those of the stream; `short` snapshots end after the scaling."""
-    arrays = [getattr(stream.room, name) for name in sections(snapshot.everything)]
-    arrays[0] = arrays[0][: snapshot.n_parameters]
+def _into_portable(snapshot: Snapshot, stream: Any, shown: str, other_learner: bool) -> None:
+    """Copy all sections, if their lengths are those of the stream; of another learner parameters and scaling only."""
+    same = snapshot.learner == stream.learner.name
+    everything = snapshot.everything and (same or not other_learner)
+    arrays = section_arrays(stream, everything).values()
     ends = np.cumsum([array.size for array in arrays])
-    wanted = int(ends[-1])
-    if snapshot.everything and (snapshot.learner != stream.learner.name or wanted != snapshot.numbers.size):
+    wanted, found = int(ends[-1]), snapshot.numbers.size
+    if everything and (not same or wanted != found):
         raise DataError(f"{shown} was saved by {snapshot.learner}, not {stream.learner.name}, or with another scaling")
-    if wanted > snapshot.numbers.size or (short and wanted != snapshot.numbers.size):
+    if wanted > found or (not snapshot.everything and wanted != found):
         raise DataError(
-            f"{shown} has {snapshot.numbers.size} numbers, this net {wanted}: it is of a model with another scaling of "
+            f"{shown} has {found} numbers, this net {wanted}: it is of a model with another scaling of "
             "features or targets; name the model it was made from"
         )
     for array, end in zip(arrays, ends.tolist(), strict=True):

@@ -51,8 +51,6 @@ def _addresses(array: Array, stack: tuple[int, ...]) -> list[int]:
     first: int = array.__array_interface__["data"][0]
     if not stack:
         return [first]
-    found = np.array(first, np.uint64)
-    for length, own, stride in zip(stack, array.shape, array.strides, strict=False):
-        found = found[..., None] + np.arange(length, dtype=np.uint64) * np.uint64(stride if own > 1 else 0)
-    addresses: list[int] = found.ravel().tolist()
+    strides = np.broadcast_to(array, (*stack, *array.shape[len(stack) :])).strides[: len(stack)]
+    addresses: list[int] = (first + np.tensordot(strides, np.indices(stack), 1)).ravel().tolist()
     return addresses

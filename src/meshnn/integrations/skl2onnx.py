@@ -64,7 +64,7 @@ def _value_shapes(operator: Any) -> None:
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     """The nodes of a mesh, among those of others."""
-    import onnx
+    import onnx.compose
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 
     opset = container.target_opset
@@ -76,18 +76,25 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         options = container.get_options(operator.raw_operator, options)
     if options["nocl"] and not blueprint.several:
         blueprint = replace(blueprint, classes=tuple(range(len(blueprint.classes))))
+    if any(column.categories for column in blueprint.columns):
+        raise ExportError("text columns cannot be part of another model; use model.to_onnx()")
     given = operator.inputs[0]
     dtype = "float64" if isinstance(given.type, DoubleTensorType) else "float32"
-    graph = Graph(dtype, naming=lambda wanted: str(scope.get_unique_variable_name(f"mesh/{wanted}")))
-    graph.known["features"] = given.full_name
-    if not isinstance(given.type, (DoubleTensorType, FloatTensorType)):
-        graph.known["features"] = graph.add("Cast", (given.full_name,), "features", to=onnx.TensorProto.FLOAT)
-    build(blueprint, graph, raw=options["raw_scores"])
-    wanted = {value.name: there.full_name for value, there in zip(graph.outputs, operator.outputs, strict=True)}
-    for name, proto in graph.constants.items():
+    graph = build(blueprint, Graph(dtype), raw=options["raw_scores"]).proto("mesh")
+    graph = onnx.compose.add_prefix_graph(graph, scope.get_unique_operator_name("mesh") + "/")
+
+    def copy(tensor: str, result: str, op: str = "Identity", **attributes: Any) -> None:
+        name = scope.get_unique_operator_name(op)
+        container.add_node(op, [tensor], [result], name=name, **attributes)
+
+    if isinstance(given.type, (DoubleTensorType, FloatTensorType)):
+        copy(given.full_name, graph.input[0].name)
+    else:
+        copy(given.full_name, graph.input[0].name, "Cast", to=onnx.TensorProto.FLOAT)
+    for proto in graph.initializer:
         content = list(proto.string_data) if proto.data_type == onnx.TensorProto.STRING else proto
-        container.add_initializer(name, proto.data_type, list(proto.dims), content)
-    for node in graph.nodes:
-        inputs, outputs = ([wanted.get(name, name) for name in names] for names in (node.inputs, node.outputs))
-        name = scope.get_unique_operator_name(outputs[0])
-        container.add_node(node.op, inputs, outputs, op_domain=node.domain, name=name, **node.attributes)
+        container.add_initializer(proto.name, proto.data_type, list(proto.dims), content)
+    container.nodes.extend(graph.node)
+    container.node_domain_version_pair_sets.add(("", opset))
+    for value, there in zip(graph.output, operator.outputs, strict=True):
+        copy(value.name, there.full_name)

@@ -109,7 +109,6 @@ class MeshLayer(torch.nn.Module):
         t, count = mesh.topology, mesh.n_parameters
         self.pure = bool(pure)
         self.spec = LayerSpec.of(mesh)
-        self._key = self.spec.key
         self.weight = torch.nn.Parameter(torch.from_numpy(mesh.values[:count].copy()))
         self.register_buffer("edge_index", torch.from_numpy(np.stack([t.src, t.dst]).astype(np.int64)))
         fixed = torch.from_numpy(mesh.values[count:].copy()) if mesh.ties.n_numbers > count else None
@@ -145,7 +144,7 @@ class MeshLayer(torch.nn.Module):
         """Return outputs `(..., n_outputs)` of samples `(..., n_inputs)`."""
         x, values = self._converted(x), self._values()
         if not self.pure and x.is_cpu and values.is_cpu:
-            return torch_ops.run(x, values, self.spec, self._key)
+            return torch_ops.run(x, values, self.spec)
         self.spec.check(x, values)
         if x.device != values.device:
             raise MeshError(f"x is on {x.device}, but the weights are on {values.device}; move one of them with .to")

@@ -1,10 +1,14 @@
-"""The operators `meshnn::layer` and `meshnn::layer_back` of PyTorch, with their derivatives and rules for `vmap`.
+"""A net in PyTorch: functions with derivatives and rules for `vmap`, and operators for compilers.
 
     layer(x, values, key)                            outputs (..., n_outputs) of x (..., n_inputs)
     layer_back(g, x, values, key, by_x, by_values)   dE/dx and dE/dvalues from g = dE/dy; empty unless wanted
 
 `values` are the numbers that edges take their weights from, `(n_values,)`, or `(*stack, n_values)` for a stack of nets:
 see `_layer_arrays`. `key` identifies the graph, see `LayerSpec`.
+
+Compilers and other tracers see the operators. All other calls use `torch.autograd.Function`s, because dispatching an
+operator takes longer than computing a small net, and because transforms of `torch.func` refuse operators whose
+derivative is registered by `register_autograd` (pytorch issues 168393 and 179652).
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
@@ -20,8 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-# PyTorch has no public way to ask whether a tensor is a plain one. If it is, the dispatcher, which costs more than a
-# small net, can be bypassed.
+# PyTorch has no public way to ask whether a transform or a tracer is active.
 from torch._C import _are_functorch_transforms_active as _in_transform
 from torch._C import _len_torch_dispatch_stack as _n_modes
 
@@ -70,11 +73,9 @@ class LayerSpec:
     @cached_property
     def key(self) -> str:
         """A hash of the content, 32 letters."""
-        t = self.topology
         # The first number counts changes of the operators: PyTorch's cache on disk does not look at their signatures.
-        sizes = [2, t.n_inputs, t.n_hidden, t.n_outputs, t.bias, self.ticks, t.n_edges]
-        parts = (sizes, t.src, t.dst, self.codes, self.ties.tied)
-        return hashlib.sha256(b"".join(np.asarray(a, np.int64).tobytes() for a in parts)).hexdigest()[:32]
+        numbers = np.concatenate([[3, self.ticks], self.codes, self.ties.tied]).astype(np.int64)
+        return hashlib.sha256(self.topology._digest + numbers.tobytes()).hexdigest()[:32]
 
     @cached_property
     def pure(self) -> PureNet:
@@ -83,11 +84,10 @@ class LayerSpec:
 
     def compiled(self, dtype: torch.dtype) -> Layer:
         """Return the engine's layer."""
-        found = self._compiled.get(dtype)
-        if found is None:
+        if dtype not in self._compiled:
             made = Layer.of(self.topology, self.ticks, self.codes, self.ties, np.dtype(DTYPES[dtype]))
-            found = self._compiled.setdefault(dtype, made)
-        return found
+            self._compiled.setdefault(dtype, made)
+        return self._compiled[dtype]
 
     def check(self, x: Tensor, values: Tensor) -> None:
         """Refuse tensors that the engine, which checks nothing, cannot take."""
@@ -97,9 +97,6 @@ class LayerSpec:
             raise DataError(f"x must have shape (..., {self.n_inputs}), got {tuple(x.shape)}")
         if values.ndim == 0 or values.shape[-1] != self.n_values:
             raise DataError(f"there must be {self.n_values} weights, got shape {tuple(values.shape)}")
-
-    def __deepcopy__(self, memo: Any) -> LayerSpec:
-        return self  # it is immutable
 
     def __reduce__(self) -> Any:
         return _shared, (self.topology, self.ticks, self.codes, self.ties.tied)
@@ -117,26 +114,28 @@ def _shared(topology: Topology, ticks: int, codes: NDArray[np.int64], tied: NDAr
     return found
 
 
-# -- operators -----------------------------------------------------------------------------------------------------
+# -- operators for tracers -----------------------------------------------------------------------------------------
 
 
-def _run_layer(x: Tensor, values: Tensor, key: str) -> Tensor:
-    """Return the outputs."""
+@torch.library.custom_op("meshnn::layer", mutates_args=(), device_types="cpu")
+def layer(x: Tensor, values: Tensor, key: str) -> Tensor:
+    """Return the outputs of a net, or of a stack of nets."""
     spec = LayerSpec.named(key)
     spec.check(x, values)
-    given = values.numpy(force=True), x.numpy(force=True)
-    return torch.from_numpy(
-        _layer_arrays.forward(spec.compiled(x.dtype), *given, spec.n_outputs, torch.get_num_threads())
-    )
+    v_, x_ = values.numpy(force=True), x.numpy(force=True)
+    y = _layer_arrays.forward(spec.compiled(x.dtype), v_, x_, spec.n_outputs, torch.get_num_threads())
+    return torch.from_numpy(y)
 
 
+@layer.register_fake
 def _empty_outputs(x: Tensor, values: Tensor, key: str) -> Tensor:
     spec = LayerSpec.named(key)
     spec.check(x, values)
     return x.new_empty((*_stack(values, x), *x.shape[values.ndim - 1 : -1], spec.n_outputs))
 
 
-def _run_back(g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_values: bool) -> tuple[Tensor, Tensor]:
+@torch.library.custom_op("meshnn::layer_back", mutates_args=(), device_types="cpu")
+def layer_back(g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_values: bool) -> tuple[Tensor, Tensor]:
     """Return the gradients by x and by the values."""
     spec = LayerSpec.named(key)
     spec.check(x, values)
@@ -145,6 +144,7 @@ def _run_back(g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_val
     return torch.from_numpy(dx), torch.from_numpy(dv)
 
 
+@layer_back.register_fake
 def _empty_gradients(
     g: Tensor, x: Tensor, values: Tensor, key: str, by_x: bool, by_values: bool
 ) -> tuple[Tensor, Tensor]:
@@ -160,9 +160,6 @@ def _stack(values: Tensor, *others: Tensor) -> tuple[int, ...]:
     return shapes
 
 
-# -- derivatives ---------------------------------------------------------------------------------------------------
-
-
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     """Save the tensors, and the spec, which must live until the backward pass."""
     x, values, key = inputs
@@ -170,35 +167,83 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.spec = LayerSpec.named(key)
 
 
-def _remember_back(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    g, x, values, key, *ctx.wanted = inputs
-    ctx.save_for_backward(g, x, values)
-    ctx.spec = LayerSpec.named(key)
-
-
 def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-    x, values = ctx.saved_tensors
-    return *_gradients(ctx.needs_input_grad, g, x, values, ctx.spec.key), None
+    return *_gradients(ctx, g), None
 
 
-def _gradients(needs: Any, g: Tensor, x: Tensor, values: Tensor, key: str) -> Gradients:
-    by_x, by_values = bool(needs[0]), bool(needs[1])
-    # a gradient may be batched though nothing else is: `is_grads_batched`
-    call = _back_in_transform if _in_transform() else layer_back
-    dx, dv = call(g, x, values, key, by_x, by_values)
-    if values.ndim > 1:  # sum over the axes that were broadcast
-        dx, dv = dx.sum_to_size(x.shape) if by_x else dx, dv.sum_to_size(values.shape) if by_values else dv
-    return dx if by_x else None, dv if by_values else None
+layer.register_autograd(_backward, setup_context=_remember)
+layer.register_vmap(lambda info, in_dims, x, values, key: (layer(*_in_front(in_dims, x, values), key), 0))
 
 
-def _second_derivatives(ctx: Any, cdx: Tensor, cdv: Tensor) -> tuple[Any, ...]:
-    """Differentiate `layer_back` by the pure net, because the engine has first derivatives only."""
+# -- functions for all other calls ---------------------------------------------------------------------------------
 
-    def product(*given: Tensor) -> Tensor:
-        found = zip(ctx.spec.pure.vjp(*given), (cdx, cdv), ctx.wanted, strict=True)
-        return sum(((d * c).sum() for d, c, wanted in found if wanted), given[0].new_zeros(()))
 
-    return (*torch.func.grad(product, argnums=(0, 1, 2))(*ctx.saved_tensors), None, None, None)
+class _Outputs(torch.autograd.Function):
+    """Outputs of a net or a stack of nets, and the states of a small batch for the backward pass."""
+
+    @staticmethod
+    def forward(x: Tensor, values: Tensor, spec: LayerSpec) -> Any:
+        if values.ndim > 1:
+            return layer(x, values, spec.key), None
+        return _forward(_contiguous(x), _contiguous(values), spec, True)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, values, ctx.spec = inputs
+        ctx.states = output[1]
+        ctx.save_for_backward(x, values)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: None) -> Any:
+        # the short way unless second derivatives are wanted, or several gradients at once
+        if ctx.states is None or torch.is_grad_enabled() or _in_transform() or not _in_memory(g):
+            return *_gradients(ctx, g), None
+        x, values = ctx.saved_tensors
+        return *_back(g, x, _contiguous(values), ctx.spec, ctx.states, ctx.needs_input_grad), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor, values: Tensor, spec: LayerSpec) -> Any:
+        return _outputs(*_in_front(in_dims, x, values), spec), (0, None)
+
+
+class _Gradients(torch.autograd.Function):
+    """Gradients by x and by the values, as of `layer_back`."""
+
+    @staticmethod
+    def forward(g: Tensor, x: Tensor, values: Tensor, spec: LayerSpec, *wanted: bool) -> Any:
+        return layer_back(g, x, values, spec.key, *wanted)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        g, x, values, ctx.spec, *ctx.wanted = inputs
+        ctx.save_for_backward(g, x, values)
+
+    @staticmethod
+    def backward(ctx: Any, cdx: Tensor, cdv: Tensor) -> tuple[Any, ...]:
+        """Differentiate the pure net, because the engine has first derivatives only."""
+
+        def product(*given: Tensor) -> Tensor:
+            found = zip(ctx.spec.pure.vjp(*given), (cdx, cdv), ctx.wanted, strict=True)
+            return sum(((d * c).sum() for d, c, wanted in found if wanted), given[0].new_zeros(()))
+
+        return (*torch.func.grad(product, argnums=(0, 1, 2))(*ctx.saved_tensors), None, None, None)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
+        tensors = map(_front, given[:3], in_dims[:3])
+        return _gradients_of(*tensors, *given[3:]), tuple(0 if want else None for want in given[4:])
+
+
+_outputs: Callable[..., Any] = _Outputs.apply
+#: The same without looking for transforms, which takes as long as a small net.
+_outputs_now: Callable[..., Any] = super(torch.autograd.Function, _Outputs).apply
+_gradients_of: Callable[..., Any] = _Gradients.apply
+
+
+def _in_front(in_dims: Any, x: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Put the axis of vmap in front: more samples for one net, or a larger stack of nets."""
+    one = in_dims[1] is None and values.ndim == 1
+    return _front(x, in_dims[0]), values if one else _front(values, in_dims[1])
 
 
 def _front(t: Tensor, dim: int | None) -> Tensor:
@@ -206,84 +251,37 @@ def _front(t: Tensor, dim: int | None) -> Tensor:
     return t.unsqueeze(0) if dim is None else t.movedim(dim, 0)
 
 
-def _batched(call: Any, info: Any, in_dims: Any, x: Tensor, values: Tensor, key: str) -> tuple[Tensor, int]:
-    """Batch `layer`: more samples for one net, or a larger stack of nets."""
-    one = in_dims[1] is None and values.ndim == 1
-    return call(_front(x, in_dims[0]), values if one else _front(values, in_dims[1]), key), 0
-
-
-def _batched_back(call: Any, info: Any, in_dims: Any, *given: Any) -> Any:
-    """Batch `layer_back`: one gradient for each."""
-    tensors = (_front(t, dim) for t, dim in zip(given[:3], in_dims[:3], strict=True))
-    return call(*tensors, *given[3:]), tuple(0 if want else None for want in given[4:])
-
-
-def _registered(name: str, kernel: Any, empty: Any, remember: Any, backward: Any, batched: Any) -> tuple[Any, Any]:
-    """Register an operator; return it, and a function with the same rules for use inside transforms of `torch.func`.
-
-    These refuse operators whose derivative is registered by `register_autograd` (pytorch issues 168393 and 179652).
-    """
-    operator = torch.library.custom_op(f"meshnn::{name}", kernel, mutates_args=(), device_types="cpu")
-    operator.register_fake(empty)
-    operator.register_autograd(backward, setup_context=remember)
-    operator.register_vmap(partial(batched, operator))
-    rules = {
-        "forward": operator.__call__, "vmap": lambda *given: batched(made.apply, *given), "backward": backward,
-        "setup_context": remember,
-    }  # fmt: skip
-    made: Any = type(name, (torch.autograd.Function,), {key: staticmethod(rule) for key, rule in rules.items()})
-    return operator, made.apply
-
-
-layer, _in_transform_layer = _registered("layer", _run_layer, _empty_outputs, _remember, _backward, _batched)
-layer_back, _back_in_transform = _registered(
-    "layer_back", _run_back, _empty_gradients, _remember_back, _second_derivatives, _batched_back
-)
-
-
-# -- plain tensors, past the dispatcher ----------------------------------------------------------------------------
-
-
-class _Direct(torch.autograd.Function):
-    """The same for plain tensors; the states of small batches are kept for the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, values: Tensor, spec: LayerSpec) -> Tensor:
-        y, states = _forward(_contiguous(x), _contiguous(values), spec, True)
-        ctx.kept = (spec, states)
-        ctx.save_for_backward(x, values)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        spec, states = ctx.kept
-        by_x, by_values, _ = ctx.needs_input_grad
-        x, values = ctx.saved_tensors
-        # the operator if second derivatives are wanted, or several at once
-        if states is None or torch.is_grad_enabled() or _in_transform() or not _in_memory(g):
-            return *_gradients((by_x, by_values), g, x, values, spec.key), None
-        return *_back(g, x, _contiguous(values), spec, states, (by_x, by_values)), None
-
-
-# past `Function.apply`, which looks for transforms once more
-_direct: Callable[..., Tensor] = super(torch.autograd.Function, _Direct).apply
-
-
-def run(x: Tensor, values: Tensor, spec: LayerSpec, key: str) -> Tensor:
-    """Return the outputs, differentiable, by the shortest way for these tensors on the CPU."""
-    found: Tensor
-    if torch.compiler.is_compiling():
-        found = layer(x, values, key)
-    elif _in_transform():
-        found = _in_transform_layer(x, values, key)
-    elif _n_modes() or type(x) not in _plain or type(values) not in _plain:
-        found = layer(x, values, key)
+def _gradients(ctx: Any, g: Tensor) -> Gradients:
+    """Return dE/dx and dE/dvalues, as far as they are wanted."""
+    (x, values), (by_x, by_values, _) = ctx.saved_tensors, ctx.needs_input_grad
+    if _is_traced(g, x, values):
+        dx, dv = layer_back(g, x, values, ctx.spec.key, by_x, by_values)
     else:
-        spec.check(x, values)
-        if torch.is_grad_enabled() and (values.requires_grad or x.requires_grad):
-            return _direct(x, values, spec)
+        dx, dv = _gradients_of(g, x, values, ctx.spec, by_x, by_values)
+    if values.ndim > 1:  # sum over the axes that were broadcast
+        dx, dv = dx.sum_to_size(x.shape) if by_x else dx, dv.sum_to_size(values.shape) if by_values else dv
+    return dx if by_x else None, dv if by_values else None
+
+
+def _is_traced(*tensors: Tensor) -> bool:
+    """Whether a compiler or another tracer must see an operator."""
+    return torch.compiler.is_compiling() or _n_modes() > 0 or any(type(t) not in _plain for t in tensors)
+
+
+def run(x: Tensor, values: Tensor, spec: LayerSpec) -> Tensor:
+    """Return the outputs, differentiable, by the shortest way for these tensors on the CPU."""
+    if _is_traced(x, values):
+        y: Tensor = layer(x, values, spec.key)
+        return y
+    spec.check(x, values)
+    if _in_transform():
+        call = _outputs
+    elif torch.is_grad_enabled() and (values.requires_grad or x.requires_grad):
+        call = _outputs_now
+    else:
         return _forward(_contiguous(x), _contiguous(values), spec, False)[0]
-    return found
+    y, _ = call(x, values, spec)
+    return y
 
 
 def vjp(x: Tensor, values: Tensor, spec: LayerSpec) -> tuple[Tensor, Pullback]:
@@ -309,7 +307,7 @@ def _forward(x: Tensor, values: Tensor, spec: LayerSpec, keep: bool) -> tuple[Te
     return y, call(values.data_ptr(), x.data_ptr(), y.data_ptr(), size, torch.get_num_threads())
 
 
-def _back(g: Tensor, x: Tensor, values: Tensor, spec: LayerSpec, states: Any, wanted: tuple[bool, bool]) -> Gradients:
+def _back(g: Tensor, x: Tensor, values: Tensor, spec: LayerSpec, states: Any, wanted: Any) -> Gradients:
     """Return dE/dx and dE/dvalues; x is read only without states, and must be contiguous then."""
     g = _contiguous(g)
     dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None

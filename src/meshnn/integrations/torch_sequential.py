@@ -97,7 +97,9 @@ def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
     layers: list[nn.Linear] = []
     names: list[str] = []
     fresh = False  # whether the last layer has no activation yet
-    for name, module in _flat(model):
+    for name, module in model.named_modules(remove_duplicate=False):
+        if isinstance(module, nn.Sequential):
+            continue  # its modules follow
         found = _activation(module)
         if type(module) is nn.Linear:
             if layers and module.in_features != layers[-1].out_features:
@@ -118,14 +120,6 @@ def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
     if not layers:
         raise MeshError(f"there is no Linear layer in {type(model).__name__}")
     return layers, names
-
-
-def _flat(model: nn.Sequential, prefix: str = "") -> list[tuple[str, nn.Module]]:
-    found: list[tuple[str, nn.Module]] = []
-    for name, module in model.named_children():
-        inner = _flat(module, f"{prefix}{name}.") if isinstance(module, nn.Sequential) else [(prefix + name, module)]
-        found += inner
-    return found
 
 
 def to_torch(mesh: Mesh) -> nn.Sequential:

@@ -14,8 +14,7 @@ from meshnn.arguments import as_generator, known, whole_number
 from meshnn.arrays import Array
 from meshnn.codes import StreamNumbers
 from meshnn.errors import DataError, FileError, MeshError
-from meshnn.export.blueprint import Blueprint, ExportError, SequenceTiming
-from meshnn.export.exports import Exports
+from meshnn.export.blueprint import Blueprint, ExportError, Exports, SequenceTiming
 from meshnn.mesh import Mesh
 from meshnn.online._model import Features, OnlineModel, frame_rows, from_plain, to_plain
 from meshnn.online._tuning import TUNING

@@ -13,8 +13,9 @@ from rich.markdown import Markdown
 from typer import Argument, Option
 
 from meshnn.arguments import known
-from meshnn.cli.output import print_json, print_lines, progress
+from meshnn.cli.output import print_json, print_lines
 from meshnn.errors import MeshError
+from meshnn.progress import progress
 
 Protocol = Literal["ours", "paper"]
 

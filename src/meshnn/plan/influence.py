@@ -14,7 +14,7 @@ output is not counted: there influences are read, and all that its sources have 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -22,10 +22,10 @@ import numpy as np
 
 from meshnn.arrays import BoolArray, IntArray
 from meshnn.memory import check_fits
-from meshnn.plan.lists import ROW_BYTES, runs_of
+from meshnn.plan.lists import ROW_BYTES, offsets, runs_of
 from meshnn.plan.schedule import Schedule
 from meshnn.topology import Topology
-from meshnn.topology.components import components, links_between
+from meshnn.topology.components import components, reaching
 from meshnn.topology.reach import NEVER, output_distance, pointers
 
 #: Bytes that a row of J is filled up to a multiple of: a vector register.
@@ -92,18 +92,16 @@ def reach_sets(topology: Topology, learned: BoolArray, hops: int | None, read: b
 
 
 def _by_component(t: Topology, src: IntArray, dst: IntArray, counts: IntArray) -> list[IntArray]:
-    """All neurons that reach each one, component by component."""
+    """All neurons that reach each one and have learned in-edges."""
     of = components(t.n_neurons, t.n_clamped, src, dst)
-    begin, before = links_between(of, src, dst)
-    order = np.argsort(of[t.n_clamped :], kind="stable") + t.n_clamped
-    ends = pointers(len(begin) - 1, of[order])
+    order = np.argsort(of, kind="stable")
+    order = order[(of[order] >= 0) & (counts[order] > 0)]
+    members = np.split(order, np.searchsorted(of[order], np.arange(1, int(of.max()) + 1)))
     sets: list[IntArray] = []
     held = 0
-    for c in range(len(begin) - 1):
-        own = order[ends[c] : ends[c + 1]]
-        parts = [own[counts[own] > 0], *(sets[a] for a in before[begin[c] : begin[c + 1]].tolist())]
-        sets.append(np.unique(np.concatenate(parts)) if len(parts) > 1 else parts[0])
-        held += sets[c].nbytes
+    for those in reaching(of, src, dst):
+        sets.append(np.sort(np.concatenate([members[c] for c in those])))
+        held += sets[-1].nbytes
         check_fits(held * 4.0, "the reach of every neuron", 'take method="snap-1", or a graph with fewer long paths')
     sets.append(np.empty(0, np.int64))  # of clamped neurons, whose number is -1
     return [sets[c] for c in of.tolist()]
@@ -152,20 +150,19 @@ def plan_influence(
         clamped = np.arange(n) < t.n_clamped
         live = [(rows[k], clamped | rows[k - 1]) for k in range(1, ticks + 1)]
     lists = _Lists(t, number, learned, codes, reach, layout, itemsize)
-    tick_list, seen, counts = np.zeros(ticks, np.int64), dict[Any, int](), [(0, 0, 0)]
+    tick_list, seen, costs = np.zeros(ticks, np.int64), dict[Any, int](), []
     for k, (rows_now, sources) in enumerate(live):  # ticks with the same rows and sources share a list
         key = (rows_now.tobytes(), sources.tobytes(), carries or k > 0)
         if key not in seen:
             seen[key] = len(seen)
-            lists.add(rows_now, sources, influences=carries or k > 0)
-            counts.append((lists.entries, lists.tiled, lists.spread))
+            costs.append(lists.add(rows_now, sources, influences=carries or k > 0))
         tick_list[k:] = seen[key]
     outputs = np.arange(n - t.n_outputs, n)
     columns = [layout.numbers(reach, int(reach.number[o]), t, number, learned) for o in outputs.tolist()]
     out_ptr = np.concatenate([[0], np.cumsum([len(c) for c in columns])]).astype(np.int64)
     ends = np.stack([out_ptr[:-1], out_ptr[1:], layout.offset[outputs]], axis=1)
     course = lists.plan(tick_list, ends, _joined(columns))
-    entries, tiled, spread = np.diff(counts, axis=0)[tick_list].sum(axis=0).tolist()
+    entries, tiled, spread = np.array(costs)[tick_list].sum(axis=0).tolist()
     return InfluencePlan(course, ticks, exact, entries, tiled, spread, layout.total, reach, learned)
 
 
@@ -193,8 +190,20 @@ class _Layout:
         return number[learned & mask[t.dst]]  # edges come by destination, as groups do
 
     def column(self, reach: Reach, kind: int, j: int) -> int:
-        """The first column of the group of neuron j."""
-        return int(self.first[kind][np.searchsorted(reach.sets[kind], j)])
+        """The first column of the group of neuron j; 0 if it has none."""
+        return 0 if kind < 0 or not reach.counts[j] else int(self.first[kind][np.searchsorted(reach.sets[kind], j)])
+
+
+class _Row(NamedTuple):
+    """A neuron of a list; rows with the same set and whole sources are computed together."""
+
+    kind: int  # its set, -1 without one
+    whole: bytes  # sources whose whole row of J it takes
+    neuron: int
+    eid: IntArray  # its edges, from those sources first: their weights are those of a product of matrices
+    n_whole: int
+    hops: list[tuple[int, int, int]]  # entries that carry runs of columns, first and last of their runs
+    spread: int  # columns of those runs
 
 
 class _Lists:
@@ -206,91 +215,58 @@ class _Lists:
     ) -> None:  # fmt: skip
         self.t, self.number, self.codes, self.reach, self.layout = t, number, codes, reach, layout
         self.lanes, self.step = ROW_BYTES // itemsize, VECTOR // itemsize
-        ptr = pointers(t.n_neurons, t.dst)
-        self.in_ptr = ptr
+        self.in_ptr = pointers(t.n_neurons, t.dst)
         before = np.concatenate([[0], np.cumsum(learned)])
-        self.place = np.where(learned, before[:-1] - before[ptr[t.dst]], -1)  # within its group
-        self.rows: list[int] = []
+        self.place = np.where(learned, before[:-1] - before[self.in_ptr[t.dst]], -1)  # within its group
+        self.rows: list[_Row] = []
         self.lane: list[int] = []
-        self.ptr, self.hop_ptr = [0], [0]
-        self.n_whole: list[int] = []
-        self.col: list[IntArray] = []
-        self.eid: list[IntArray] = []
-        self.own_column: list[IntArray] = []
-        self.hop_col: list[int] = []
-        self.hop_weight: list[int] = []
-        self.hop_run: list[tuple[int, int]] = []
         self.runs: list[tuple[int, int, int]] = []
         self.groups: list[tuple[int, int, int]] = []
         self.pack: list[int] = []
         self.start, self.group_start, self.pack_start = [0], [0], [0]
-        self.tiled = self.spread = self.entries = 0
         self._run_memo: dict[tuple[int, int], tuple[int, int]] = {}
-        self._hop_memo: dict[tuple[int | bytes, bytes, bytes], tuple[list[tuple[int, tuple[int, int]]], int]] = {}
+        self._hop_memo: dict[tuple[int | bytes, bytes, bytes], tuple[list[tuple[int, int, int]], int]] = {}
 
-    def add(self, rows: BoolArray, sources: BoolArray, influences: bool) -> None:
-        """The list of a tick: its rows read some sources; whether these have an influence to be carried on."""
-        t, reach = self.t, self.reach
-        found = []
-        for o in np.flatnonzero(rows).tolist():
-            eid = np.arange(self.in_ptr[o], self.in_ptr[o + 1])
-            eid = eid[sources[t.src[eid]]]
-            src = t.src[eid].astype(np.int64)
-            kind = int(reach.number[o])
-            carried = (reach.number[src] >= 0) & (kind >= 0) & influences
-            whole = carried & (reach.number[src] == kind)
-            # sources whose whole row is taken come first: their weights are those of a product of matrices
-            order = np.concatenate([np.flatnonzero(whole), np.flatnonzero(~whole)])
-            n_whole = int(whole.sum())
-            found.append(((kind, src[order[:n_whole]].tobytes(), o), eid[order], carried[order], n_whole))
-        found.sort(key=lambda row: row[0])
-        base = len(self.rows)
-        kinds = sorted({int(self.codes[row[0][2]]) for row in found})
-        members = {code: [r for r, row in enumerate(found) if self.codes[row[0][2]] == code] for code in kinds}
+    def add(self, rows: BoolArray, sources: BoolArray, influences: bool) -> tuple[int, int, int]:
+        """Add the list of a tick: its rows read some sources; whether these have an influence to be carried on.
+
+        Return its entries, and the multiply-adds of influences in whole rows and in runs.
+        """
+        found = [self._row(o, sources, influences) for o in np.flatnonzero(rows).tolist()]
+        found.sort(key=lambda row: row[:3])
+        codes = self.codes[[row.neuron for row in found]]
         lane = np.zeros(len(found), np.int64)
-        for code in kinds:
-            first = self.lanes * (len(self.pack) - self.pack_start[-1])
-            lane[members[code]] = first + np.arange(len(members[code]))
-            self.pack += [code] * -(-len(members[code]) // self.lanes)
+        for code in np.unique(codes).tolist():
+            those = np.flatnonzero(codes == code)
+            lane[those] = self.lanes * (len(self.pack) - self.pack_start[-1]) + np.arange(len(those))
+            self.pack += [code] * -(-len(those) // self.lanes)
         self.lane += lane.tolist()
-        for (kind, _, o), eid, carried, n_whole in found:
-            self._row(kind, o, eid, carried, n_whole)
-        keys = [row[0][:2] for row in found]
-        cuts = [0, *(r for r in range(1, len(found)) if keys[r] != keys[r - 1]), len(found)]
-        for a, b in pairwise(cuts):
-            kind = keys[a][0] if b > a else -1
+        for (kind, _), same in groupby(found, key=lambda row: row[:2]):
+            begin = len(self.rows)
+            self.rows += same
             if kind >= 0:
-                self.groups.append((base + a, base + b, int(self.layout.padded[kind])))
+                self.groups.append((begin, len(self.rows), int(self.layout.padded[kind])))
         self.start.append(len(self.rows))
         self.group_start.append(len(self.groups))
         self.pack_start.append(len(self.pack))
+        tiled = sum(row.n_whole * int(self.layout.width[row.kind]) for row in found)
+        return sum(len(row.eid) for row in found), tiled, sum(row.spread for row in found)
 
-    def _row(self, kind: int, o: int, eid: IntArray, carried: BoolArray, n_whole: int) -> None:
-        t, at = self.t, self.ptr[-1]
-        src = t.src[eid].astype(np.int64)
-        self.rows.append(o)
-        self.col.append(src)
-        self.eid.append(eid)
-        self.n_whole.append(n_whole)
-        self.ptr.append(at + len(eid))
-        self.entries += len(eid)
-        if kind < 0:
-            self.own_column.append(np.full(len(eid), -1))
-            self.hop_ptr.append(len(self.hop_col))
-            return
-        self.tiled += n_whole * int(self.layout.width[kind])
-        group = self.layout.column(self.reach, kind, o) if self.reach.counts[o] else 0
-        self.own_column.append(np.where(self.place[eid] >= 0, group + self.place[eid], -1))
-        hops, spread = self._hops(src, carried, n_whole, kind)
-        self.hop_col += [int(src[p]) for p, _ in hops]
-        self.hop_weight += [at + p for p, _ in hops]
-        self.hop_run += [run for _, run in hops]
-        self.spread += spread
-        self.hop_ptr.append(len(self.hop_col))
+    def _row(self, o: int, sources: BoolArray, influences: bool) -> _Row:
+        t, reach, kind = self.t, self.reach, int(self.reach.number[o])
+        eid = np.arange(self.in_ptr[o], self.in_ptr[o + 1])
+        eid = eid[sources[t.src[eid]]]
+        source_kinds = reach.number[t.src[eid]]
+        carried = (source_kinds >= 0) & (kind >= 0) & influences
+        whole = carried & (source_kinds == kind)
+        order, n_whole = np.argsort(~whole, kind="stable"), int(whole.sum())
+        eid, carried = eid[order], carried[order]
+        hops, spread = ([], 0) if kind < 0 else self._hops(t.src[eid], carried, n_whole, kind)
+        return _Row(kind, t.src[eid[:n_whole]].astype(np.int64).tobytes(), o, eid, n_whole, hops, spread)
 
     def _hops(
         self, src: IntArray, carried: BoolArray, n_whole: int, kind: int
-    ) -> tuple[list[tuple[int, tuple[int, int]]], int]:
+    ) -> tuple[list[tuple[int, int, int]], int]:
         """The entries of a row that carry runs of columns, each with its runs, and how many columns these have.
 
         Rows that read the same and differ in their own group alone, the last of their set, share them: of hundreds of
@@ -301,9 +277,9 @@ class _Lists:
         own = any(reach.sets[a][-1] >= members[-1] for a in np.unique(kinds).tolist())
         key = (kind if own else members[:-1].tobytes(), there.tobytes(), kinds.tobytes())
         if key not in self._hop_memo:
-            found = [(p, self._runs(a, kind)) for p, a in zip(there.tolist(), kinds.tolist(), strict=True)]
-            hops = [(p, run) for p, run in found if run[1] > run[0]]
-            spread = sum(length for _, run in hops for _, _, length in self.runs[slice(*run)])
+            found = [(p, *self._runs(a, kind)) for p, a in zip(there.tolist(), kinds.tolist(), strict=True)]
+            hops = [(p, first, last) for p, first, last in found if last > first]
+            spread = sum(length for _, first, last in hops for *_, length in self.runs[first:last])
             self._hop_memo[key] = hops, spread
         return self._hop_memo[key]
 
@@ -336,16 +312,27 @@ class _Lists:
 
     def plan(self, tick_list: IntArray, outputs: IntArray, out_parameter: IntArray) -> SimpleNamespace:
         """Return all lists as arrays."""
-        t = self.t
-        flat = ("start", "rows", "lane", "ptr", "n_whole", "hop_ptr", "hop_col", "hop_weight", "group_start",
-                "pack_start")  # fmt: skip
+        t, rows = self.t, self.rows
+        eid, ptr = _joined([row.eid for row in rows]), offsets(_ints([len(row.eid) for row in rows]))
+        # the first column of the group of each row; its own edges are those that have a place in it
+        group = [self.layout.column(self.reach, row.kind, row.neuron) for row in rows]
+        of = np.repeat(np.arange(len(rows)), np.diff(ptr))
+        own = (self.place[eid] >= 0) & (_ints([row.kind for row in rows])[of] >= 0)
+        hops = _ints([(begin + p, *run) for begin, row in zip(ptr, rows, strict=False) for p, *run in row.hops])
+        hops = hops.reshape(-1, 3)
         return SimpleNamespace(
-            **{name: _ints(getattr(self, name)) for name in flat}, tick_list=tick_list, col=_joined(self.col),
-            own_column=_joined(self.own_column), hop_run=_ints(self.hop_run).reshape(-1, 2), runs=self._vectors(),
-            groups=_ints(self.groups).reshape(-1, 3), pack_activation=_ints(self.pack), offset=self.layout.offset,
-            outputs=outputs.astype(np.int64), out_parameter=out_parameter, out_runs=runs_of(out_parameter),
-            weight_index=self.number[_joined(self.eid)].astype(np.int64),
-            n_inputs=t.n_inputs, n_clamped=t.n_clamped, n_outputs=t.n_outputs,
+            tick_list=tick_list, start=_ints(self.start), rows=_ints([row.neuron for row in rows]),
+            lane=_ints(self.lane), ptr=ptr, col=t.src[eid].astype(np.int64),
+            own_column=np.where(own, _ints(group)[of] + self.place[eid], -1),
+            n_whole=_ints([row.n_whole for row in rows]), hop_ptr=offsets(_ints([len(row.hops) for row in rows])),
+            hop_col=t.src[eid[hops[:, 0]]].astype(np.int64), hop_weight=hops[:, 0].copy(),
+            hop_run=hops[:, 1:].copy(), runs=self._vectors(), group_start=_ints(self.group_start),
+            groups=_ints(self.groups).reshape(-1, 3), pack_start=_ints(self.pack_start),
+            pack_activation=_ints(self.pack), offset=self.layout.offset, outputs=outputs.astype(np.int64),
+            out_parameter=out_parameter, out_runs=runs_of(out_parameter),
+            weight_index=self.number[eid].astype(np.int64),
+            n_inputs=t.n_inputs, n_clamped=t.n_clamped, n_outputs=t.n_outputs, columns=self.layout.total,
+            most_packs=int(np.diff(self.pack_start).max(initial=1)), most_sources=max([1, *(r.n_whole for r in rows)]),
         )  # fmt: skip
 
 

@@ -14,7 +14,6 @@ class PlanningLimits:
     sample: int = 1000  # tangents up to which a count follows all of them; of more, it follows a random sample ...
     walk: int = 3_000_000  # ... or fewer, once it has walked over so many edges
     most: int = 8_000_000  # edges at which a count stops in the middle of a tangent
-    gathered: int = 1 << 17  # entries of lists that are gathered before they are laid into a table, which then grows
 
 
 LIMITS = PlanningLimits()

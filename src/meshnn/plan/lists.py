@@ -9,13 +9,14 @@ too: the cost of a plan and the plan itself come from the same walk.
 
 from __future__ import annotations
 
+from array import array
 from typing import NamedTuple
 
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
-from meshnn.plan.limits import LIMITS
 from meshnn.plan.tiles import PADDING, Tiled, UIntArray, tile
+from meshnn.topology.reach import BLOCK
 
 #: Bytes of a row of samples, as in the core: 64 samples in float32, 32 in float64.
 ROW_BYTES = 256
@@ -120,8 +121,7 @@ class ListBuilder(ListCounter):
     def __init__(self, limit: int | None = None, fill: bool = True) -> None:
         super().__init__(fill)
         self.limit = limit
-        self._table = tuple(_Column() for _ in range(6))  # lengths, rows, counts, run, col, eid
-        self._gathered = 0
+        self._table = tuple(array("I") for _ in range(6))  # lengths, rows, counts, run, col, eid
 
     def add(
         self, rows: Array, counts: Array, eid: Edges, src: Array, lengths: Array | None = None, ordered: bool = False
@@ -134,13 +134,7 @@ class ListBuilder(ListCounter):
             lengths = np.array([len(rows)])
         given: tuple[Array, ...] = (lengths, rows, found.counts, found.run, found.col, found.eid)
         for column, values in zip(self._table, given, strict=True):
-            column.pieces.append(_u32(values))
-        self._gathered += len(found.col) + 256  # many small ones are expensive, too
-        if self._gathered > LIMITS.gathered:
-            del found, given
-            for column in self._table:
-                column.lay()
-            self._gathered = 0
+            column.frombytes(np.ascontiguousarray(_u32(values)).view(np.uint8).data)
         return first
 
     def _passes(self, rows: int, entries: int) -> bool:
@@ -148,9 +142,9 @@ class ListBuilder(ListCounter):
 
     def build(self, number: Array | None = None) -> Lists:
         """The table; `number` says which parameter each edge takes its weight from, if not its own. Call it once."""
-        lengths, rows, counts, run = (column.whole() for column in self._table[:4])
+        lengths, rows, counts, run = map(_whole, self._table[:4])
         # kernels read up to 64 columns beyond a row, and use none of them
-        col, eid = self._table[4].whole(64), self._table[5].whole()
+        col, eid = _whole(self._table[4], 64), _whole(self._table[5])
         lists = Lists(
             narrow(offsets(lengths)), rows, narrow(offsets(counts)), col, eid, run, np.empty(0, dtype=np.uint32)
         )
@@ -159,43 +153,16 @@ class ListBuilder(ListCounter):
             eid[padding] = 0
             lists = lists._replace(padding=_u32(padding))
         if number is not None:
-            for begin in range(0, len(eid), LIMITS.gathered):
-                some = eid[begin : begin + LIMITS.gathered]
+            for begin in range(0, len(eid), BLOCK):
+                some = eid[begin : begin + BLOCK]
                 some[:] = number[some]
         return lists
 
 
-class _Column:
-    """One array of a table that grows: pieces are gathered, then laid behind what is there."""
-
-    def __init__(self) -> None:
-        self.pieces: list[UIntArray] = []
-        self.laid: UIntArray | None = None
-        self.size = 0  # of what is laid; room behind it is left for more
-
-    def lay(self) -> None:
-        """Put the pieces behind what is laid. The system moves a large array without copying it, where it can."""
-        size = self.size + sum(map(len, self.pieces))
-        if self.laid is None:
-            self.laid = np.empty(size, dtype=np.uint32)
-        elif size > len(self.laid):
-            self.laid.resize(size + size // 8, refcheck=False)
-        for piece in self.pieces:
-            self.laid[self.size : self.size + len(piece)] = piece
-            self.size += len(piece)
-        self.pieces.clear()
-
-    def whole(self, beyond: int = 0) -> UIntArray:
-        """All of it; so many zeros may be read behind it."""
-        self.pieces.append(np.zeros(beyond, dtype=np.uint32))
-        if self.laid is None:
-            whole = np.concatenate(self.pieces)
-            self.pieces.clear()
-            return whole[: -beyond or None]
-        self.lay()
-        whole, self.laid = self.laid, None
-        whole.resize(self.size, refcheck=False)
-        return whole[: -beyond or None]
+def _whole(column: array[int], beyond: int = 1) -> UIntArray:
+    """Return a column as an array; so many zeros may be read behind it."""
+    column.frombytes(bytes(4 * beyond))
+    return np.frombuffer(column, np.uint32)[:-beyond]
 
 
 def _length(eid: Edges) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -40,13 +40,11 @@ class BuiltInSet:
     classes: tuple[str, ...] = ()
 
 
-def _from_sklearn(name: str) -> Callable[..., Any]:
-    def load(random_state: int) -> Any:
-        from sklearn import datasets
+def _of_sklearn(name: str, random_state: int) -> Any:
+    """Return the samples of a data set that comes with scikit-learn."""
+    from sklearn import datasets
 
-        return getattr(datasets, f"load_{name}")(return_X_y=True)
-
-    return load
+    return getattr(datasets, f"load_{name}")(return_X_y=True)
 
 
 def drift(n_samples: int, begin: int = 0, random_state: int = 0) -> tuple[FloatArray, NDArray[np.int64]]:
@@ -77,11 +75,11 @@ SETS = {
     "blobs": BuiltInSet("Single blobs", 5, synthetic.blobs, "1.00 with 5 hidden neurons", 1.0),
     "double-blobs": BuiltInSet("Double blobs", 5, synthetic.double_blobs, "1.00 with 5 hidden neurons", 1.0),
     "iris": BuiltInSet(
-        "Iris", 10, _from_sklearn("iris"), "0.97 ± 0.016 with 10 hidden neurons", 0.97,
+        "Iris", 10, partial(_of_sklearn, "iris"), "0.97 ± 0.016 with 10 hidden neurons", 0.97,
         ("sepal length", "sepal width", "petal length", "petal width"), ("setosa", "versicolor", "virginica"),
     ),
     "digits": BuiltInSet(
-        "Digits", 12, _from_sklearn("digits"), features=tuple(f"pixel {k // 8},{k % 8}" for k in range(64))
+        "Digits", 12, partial(_of_sklearn, "digits"), features=tuple(f"pixel {k // 8},{k % 8}" for k in range(64))
     ),
     "drift": BuiltInSet("Stream with drift", 6, partial(drift, 1000, 0)),
 }  # fmt: skip
@@ -116,6 +114,11 @@ class PlayData:
         return "cross_entropy" if self.task == "classify" else "squared_error"
 
     @property
+    def n_features(self) -> int:
+        """Inputs of the net."""
+        return len(self.features)
+
+    @property
     def n_outputs(self) -> int:
         """Outputs of the net."""
         return len(self.classes) if self.task == "classify" else 1
@@ -148,8 +151,10 @@ class PlayTable:
         return cls(path.name, text, loaded.table, list(loaded.notes), from_file=True)
 
     @classmethod
-    def parse(cls, name: str, text: str) -> PlayTable:
+    def parse(cls, name: Any, text: Any) -> PlayTable:
         """Read the text of a .csv or .tsv file that the page has sent."""
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise DataError("a table is text with a name; choose a .csv file")
         short = PurePath(name.replace("\\", "/")).name[-80:] or "table.csv"
         if not short.lower().endswith((".csv", ".tsv")):
             raise DataError(f"{short} is not a .csv or .tsv file; save the table as one, or pass it to meshnn play")
@@ -173,8 +178,9 @@ class PlayTable:
         """Names of the columns."""
         return list(self.table.column_names)
 
-    def with_choices(self, target: Any, drop: Any, impute: Any) -> PlayTable:
+    def with_choices(self, given: Mapping[str, Any]) -> PlayTable:
         """Return the table with another target, columns to drop, and whether gaps are filled."""
+        target, drop, impute = given.get("target", ""), given.get("drop", []), given.get("impute", False)
         if not isinstance(target, str) or not isinstance(drop, list) or not all(isinstance(c, str) for c in drop):
             raise DataError("target and drop must be names of columns")
         return replace(self, target=target, drop=drop, impute=switch("impute", impute), from_file=False)

@@ -1,7 +1,7 @@
 """Edits of a net by hand, by the names of its neurons.
 
 Neurons have names that never change (`i0`, `b`, `h3`, `o1`), since their numbers do when a hidden one comes or goes.
-A `Sketch` is a graph in these names; an edit, or undo, makes another sketch of it. `become` then changes a mesh to it.
+A `Sketch` is a graph in these names; an edit, or undo, makes another sketch of it. `become` then changes the mesh.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from meshnn.arrays import IntArray
-from meshnn.codes import ACTIVATIONS
 from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.play.limits import LIMITS
@@ -54,12 +53,16 @@ class Sketch:
         """The names of all neurons in the order of a topology."""
         return names_of(self.inputs, self.bias, list(self.hidden), self.outputs)
 
-    def graph(self) -> tuple[Topology, IntArray]:
-        """Return the topology, and the order in which it holds `edges`."""
+    def mesh(self, ticks: int) -> Mesh:
+        """Return the net; refuse more than the page can show, and outputs that no input reaches."""
+        if len(self.hidden) > LIMITS.hidden or len(self.edges) > LIMITS.edges:
+            raise MeshError(f"{len(self.hidden)} hidden neurons and {len(self.edges):,} edges, expected at most "
+                            f"{LIMITS.hidden} and {LIMITS.edges:,}; remove some")  # fmt: skip
         number = {name: k for k, name in enumerate(self.names)}
         pairs = np.array([(number[src], number[dst]) for src, dst in self.edges], np.int64).reshape(-1, 2)
+        weights = np.array(list(self.edges.values()))[np.lexsort((pairs[:, 0], pairs[:, 1]))]
         topology = Topology(self.inputs, len(self.hidden), self.outputs, pairs, bias=self.bias)
-        return topology, np.lexsort((pairs[:, 0], pairs[:, 1]))
+        return Mesh(topology, ticks, list(self.hidden.values()) or "tanh", weights=weights, dtype="float64")
 
     def with_edges(self, edges: dict[Pair, float]) -> Sketch:
         """Return the sketch with more edges."""
@@ -117,28 +120,20 @@ class Sketch:
         return replace(self, hidden=hidden)
 
 
-def become(mesh: Mesh, names: list[str], wanted: Sketch, whole: bool = False) -> tuple[list[str], Growth, Change]:
-    """Change a mesh in place to a sketch; edges that stay keep their weights, unless `whole` takes all weights.
+def become(mesh: Mesh, names: list[str], wanted: Mesh, after: list[str], whole: bool) -> tuple[Growth, Change]:
+    """Change a mesh in place; edges that stay keep their weights, unless `whole` takes all weights.
 
-    Returns the new names, and what streams and solvers need to go on. A graph that is refused changes nothing.
+    `names` are those of its neurons, `after` those of the wanted one. Returns what streams and solvers need to go on.
     """
-    if len(wanted.hidden) > LIMITS.hidden or len(wanted.edges) > LIMITS.edges:
-        raise MeshError(
-            f"{len(wanted.hidden)} hidden neurons and {len(wanted.edges):,} edges, expected at most {LIMITS.hidden} "
-            f"and {LIMITS.edges:,}; remove some"
-        )
-    t, after = mesh.topology, wanted.names
-    topology, order = wanted.graph()
+    t, topology, ticks = mesh.topology, wanted.topology, mesh.ticks
     index = {(names[src], names[dst]): k for k, (src, dst) in enumerate(zip(t.src, t.dst, strict=True))}
-    origin: IntArray = np.array([index.get(pair, -1) for pair in wanted.edges], np.int64)[order]
-    given = np.array(list(wanted.edges.values()))[order]
-    weights = given if whole else np.where(origin >= 0, mesh.weights[origin], given)
-    codes = np.zeros(len(after), np.int64)
-    codes[topology.hidden] = [ACTIVATIONS[name] for name in wanted.hidden.values()]
-    codes[topology.outputs] = mesh.codes[t.outputs]
-    mesh.replace(topology, weights, codes)
+    ends = zip(topology.src, topology.dst, strict=True)
+    origin: IntArray = np.array([index.get((after[src], after[dst]), -1) for src, dst in ends], np.int64)
+    weights = wanted.weights if whole else np.where(origin >= 0, mesh.weights[origin], wanted.weights)
+    mesh.ticks = max(ticks, wanted.ticks)  # with which both graphs reach their outputs
+    mesh.replace(topology, weights, wanted.codes)
+    mesh.ticks = wanted.ticks
     before = {name: k for k, name in enumerate(names)}
     neurons = np.array([before.get(name, -1) for name in after], np.int64)
     old = neurons[topology.hidden]
-    hidden = np.where(old >= 0, old - t.n_clamped, -1)
-    return after, Growth(topology, neurons, origin), Change(origin, hidden, origin)
+    return Growth(topology, neurons, origin), Change(origin, np.where(old >= 0, old - t.n_clamped, -1), origin)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshnn.errors import MeshError
+from meshnn.losses import loss_named
 from meshnn.mesh import Mesh
 from meshnn.play.data import PlayData, drift
 from meshnn.play.limits import LIMITS
@@ -18,7 +19,7 @@ from meshnn.training.solvers import LM, Adam, Change
 from meshnn.training.solvers.first_order import FirstOrderRun
 from meshnn.training.solvers.lm import LevenbergMarquardt
 
-__all__ = ["SOLVERS", "BatchLearner", "LearnResult", "StreamLearner", "new_learner"]
+__all__ = ["SOLVERS", "BatchLearner", "LearnResult", "StreamLearner", "check_work", "new_learner"]
 
 SOLVERS = ("lm", "adam", "stream", "stream-adam")
 
@@ -32,6 +33,17 @@ class LearnResult(NamedTuple):
     finished: bool = False
 
 
+def check_work(mesh: Mesh, data: PlayData, solver: str) -> None:
+    """Refuse nets and samples for which an iteration of lm would take seconds."""
+    live, count = len(mesh.live_parameters()), len(data.y)
+    work = live**2 * (float(count) * loss_named(data.loss).columns(data.n_outputs) + live / 3)
+    if solver == LM.name and work > LIMITS.lm_work:
+        raise MeshError(
+            f"an iteration of lm with {live:,} edges and {count:,} samples takes {work:.1g} multiply-adds, expected at "
+            f"most {LIMITS.lm_work:.1g}; take adam, or prune the net"
+        )
+
+
 class BatchLearner:
     """`lm` or `adam` on all samples."""
 
@@ -39,23 +51,13 @@ class BatchLearner:
     units = 1  # of the next slice
 
     def __init__(self, mesh: Mesh, data: PlayData, solver: str, rate: float, done: int) -> None:
+        check_work(mesh, data, solver)
         self.mesh, self.samples = mesh, as_samples(mesh, data.X, data.y, data.loss)
         chosen = LM() if solver == "lm" else Adam(learning_rate=rate, schedule="constant")
         l2 = "evidence" if solver == "lm" else 1e-4
         self.settings = Settings(solver=chosen, max_epochs=10**9, tol=0.0, n_jobs=1, l2=l2)
-        self._check_work()
         self.solver: Any = chosen.start(mesh, self.samples, self.settings, np.random.default_rng([data.seed, 3]))
         self.before = done
-
-    def _check_work(self) -> None:
-        mesh, samples = self.mesh, self.samples
-        live, columns = len(mesh.live_parameters()), samples.columns(mesh.topology.n_outputs)
-        work = live**2 * (float(samples.count) * columns + live / 3)
-        if self.settings.asked == LM.name and work > LIMITS.lm_work:
-            raise MeshError(
-                f"an iteration of lm with {live:,} edges and {samples.count:,} samples takes {work:.1g} multiply-adds, "
-                f"expected at most {LIMITS.lm_work:.1g}; take adam, or prune the net"
-            )
 
     @property
     def done(self) -> int:
@@ -75,7 +77,6 @@ class BatchLearner:
 
     def rewire(self, growth: Growth, change: Change) -> None:
         """Go on after an edit; edges that stay keep their moments, or penalties."""
-        self._check_work()
         self.solver.rewire(change)
 
     def set_rate(self, rate: float) -> None:

@@ -29,7 +29,7 @@ class LinkState(NamedTuple):
     seed: int
     done: int
     name: str  # of a set, or "table"
-    table: dict[str, Any]
+    table: dict[str, Any] | None  # as the page sends one
 
 
 def checked_state(given: Any) -> LinkState:
@@ -46,24 +46,9 @@ def _read(given: Any) -> LinkState:
     version = whole_number("version", given["v"])
     if version != 1:
         raise MeshError(f"it is of version {version}, expected 1; upgrade meshnn")
-    inputs, outputs = (whole_number(name, given[name], least=1, most=1000) for name in ("inputs", "outputs"))
-    hidden = {str(name): known("activation", kind, ACTIVATIONS) for name, kind in given["hidden"]}
-    named = all(re.fullmatch("h[0-9]{1,8}", name) for name in hidden)
-    if len(hidden) != len(given["hidden"]) or len(hidden) > LIMITS.hidden or not named:
-        raise MeshError(f"hidden neurons must have different names like h0, and be at most {LIMITS.hidden}")
-    empty = Sketch(inputs, outputs, switch("bias", given["bias"]), hidden, {})
-    names, edges = empty.names, {}
-    if len(given["edges"]) > LIMITS.edges:
-        raise MeshError(f"there are {len(given['edges']):,} edges, expected at most {LIMITS.edges:,}")
-    for src, dst, weight in given["edges"]:
-        ends = [whole_number("neuron", end, least=0, most=len(names) - 1) for end in (src, dst)]
-        edges[names[ends[0]], names[ends[1]]] = real_number("weight", weight, "a finite number", math.isfinite)
-    if len(edges) != len(given["edges"]):
-        raise MeshError("an edge is given twice")
-    data = given["data"]
-    name, table = ("table", _table(data["table"])) if "table" in data else (known("set", data["set"], SETS), {})
+    table = given["data"].get("table")
     return LinkState(
-        sketch=empty.with_edges(edges),
+        sketch=_sketch(given),
         ticks=whole_number("ticks", given["ticks"], most=LIMITS.ticks),
         solver=known("solver", given["solver"], SOLVERS),
         rate=learning_rate(given["rate"]),
@@ -71,9 +56,25 @@ def _read(given: Any) -> LinkState:
         pace=checked_pace(given["pace"]),
         seed=whole_number("seed", given["seed"], least=0, most=2**32 - 1),
         done=whole_number("done", given["done"], least=0, most=2**50),
-        name=name,
+        name=known("set", given["data"]["set"], SETS) if table is None else "table",
         table=table,
     )
+
+
+def _sketch(given: Any) -> Sketch:
+    """Return the graph of a link, with its weights."""
+    inputs, outputs = (whole_number(name, given[name], least=1, most=1000) for name in ("inputs", "outputs"))
+    hidden = {str(name): known("activation", kind, ACTIVATIONS) for name, kind in given["hidden"]}
+    if len(hidden) != len(given["hidden"]) or not all(re.fullmatch("h[0-9]{1,8}", name) for name in hidden):
+        raise MeshError("hidden neurons must have different names like h0")
+    sketch = Sketch(inputs, outputs, switch("bias", given["bias"]), hidden, {})
+    names, edges = sketch.names, {}
+    for src, dst, weight in given["edges"]:
+        ends = [whole_number("neuron", end, least=0, most=len(names) - 1) for end in (src, dst)]
+        edges[names[ends[0]], names[ends[1]]] = real_number("weight", weight, "a finite number", math.isfinite)
+    if len(edges) != len(given["edges"]):
+        raise MeshError("an edge is given twice")
+    return sketch.with_edges(edges)
 
 
 def learning_rate(rate: Any) -> float:
@@ -87,11 +88,3 @@ def checked_pace(pace: Any) -> int:
     if found not in LIMITS.paces:
         raise MeshError(f"pace must be one of {', '.join(map(str, LIMITS.paces))}, got {found}")
     return found
-
-
-def _table(given: Any) -> dict[str, Any]:
-    texts = {name: given[name] for name in ("name", "text", "target")}
-    drop = given["drop"]
-    if not all(isinstance(text, str) for text in (*texts.values(), *drop)) or not isinstance(drop, list):
-        raise MeshError("its table is not text")
-    return texts | {"impute": switch("impute", given["impute"]), "drop": drop}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,15 +13,13 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.play.data import PlayData, drift
 from meshnn.play.edits import Sketch, become, names_of
-from meshnn.play.learners import LearnResult, new_learner
+from meshnn.play.learners import LearnResult, check_work, new_learner
 from meshnn.play.limits import LIMITS
 from meshnn.play.link import LinkState
-from meshnn.streaming.growth import Growth
 from meshnn.topology import Topology
 from meshnn.topology.lineage import Lineage
 from meshnn.training.api import as_samples
 from meshnn.training.samples import InMemorySamples
-from meshnn.training.solvers import Change
 from meshnn.training.structure.choosing import importance, sample_of, weakest
 from meshnn.training.structure.graph import Allowed, View
 
@@ -40,98 +37,68 @@ class UndoStep(NamedTuple):
 
 
 class PlayNet:
-    """A net that is trained, edited and watched."""
+    """A net that is trained, edited and watched; other samples or another kind of graph make another one."""
 
-    def __init__(self, data: PlayData) -> None:
-        self.data = data
-        self.solver, self.rate, self.budget = "adam", 0.01, 1000
+    _versions = itertools.count()
+
+    def __init__(
+        self, data: PlayData, mesh: Mesh, names: list[str] | None = None, *, solver: str = "adam", rate: float = 0.01,
+        budget: int = 1000, done: int = 0,
+    ) -> None:  # fmt: skip
+        t = mesh.topology
+        hidden = [f"h{k}" for k in range(t.n_hidden)]
+        self.data, self.mesh = data, mesh
+        self.names = names or names_of(t.n_inputs, t.bias, hidden, t.n_outputs)
+        self.solver, self.rate, self.budget = solver, rate, budget
+        self.learner = new_learner(mesh, data, solver, rate, done)
+        self.samples = as_samples(mesh, data.X, data.y, data.loss)
+        self.sample: NDArray[Any] = data.X[:1]  # whose states are shown
+        self.rng = np.random.default_rng([data.seed, 1])
         self.undone: list[UndoStep] = []
         self.redone: list[UndoStep] = []
-        self.version = 0  # of the graph
-        self.moved = True  # whether weights have changed since the last picture
-        self.begin(self.new_graph("mesh", data.hidden))
-
-    def new_graph(self, kind: str, hidden: int) -> Topology:
-        """Return a graph that fits the samples."""
-        sizes = len(self.data.features), hidden, self.data.n_outputs
-        if kind == "none" or hidden == 0:
-            return Topology.layered([sizes[0], sizes[2]])
-        if kind == "mesh":
-            whole = Topology.mesh(*sizes)
-            if whole.n_edges <= 400:
-                return whole
-            allowed = Topology.mesh(*sizes, feedback=False).n_edges - hidden - sizes[2]
-            share = min((1000 - hidden - sizes[2]) / allowed, 1.0)  # more edges cannot be told apart on the page
-            return Topology.mesh(*sizes, density=max(share, 0.05), feedback=False, random_state=self.data.seed)
-        if kind == "layered":
-            return Topology.layered(sizes)
-        return Topology.cascade(*sizes) if kind == "cascade" else Topology.columns(*sizes)
-
-    # -- another net, other samples ------------------------------------------------------------------------------
-
-    def begin(self, topology: Topology) -> None:
-        """Start with a new net with random weights."""
-        ticks = max(3, topology.default_ticks()) if topology.n_hidden else 1
-        mesh = Mesh(topology, min(ticks, LIMITS.ticks), "tanh", dtype="float64", random_state=self.data.seed)
-        hidden = [f"h{k}" for k in range(topology.n_hidden)]
-        names = names_of(topology.n_inputs, topology.bias, hidden, topology.n_outputs)
-        self.budget = max(self.budget, topology.n_edges)
-        self.adopt(mesh, names, self.data)
-
-    def adopt(self, mesh: Mesh, names: list[str], data: PlayData, done: int = 0) -> None:
-        """Go on with this mesh on these samples; nothing changes if the solver refuses them."""
-        self.learner = new_learner(mesh, data, self.solver, self.rate, done)
-        self.mesh, self.names, self.data = mesh, names, data
-        self.rng = np.random.default_rng([data.seed, 1])
-        self.samples = as_samples(mesh, data.X, data.y, data.loss)
-        if getattr(self, "sample", None) is None or self.sample.shape[1] != len(data.features):
-            self.sample: NDArray[Any] = data.X[:1]  # whose states are shown
-        self.undone, self.redone = [], []
         self._start_counting()
 
-    def take(self, data: PlayData) -> None:
-        """Go on with other samples; the net stays if it fits them."""
-        before = self.data
-        alike = (len(data.features), data.n_outputs, data.hidden, data.task) == (
-            len(before.features), before.n_outputs, before.hidden, before.task
-        )  # fmt: skip
-        with self._all_or_nothing():
-            self.data, self.sample = data, data.X[:1]
-            if data.streams and not self.solver.startswith("stream"):
-                self.solver = "stream"
-            elif before.streams and not data.streams:
-                self.solver = "adam"
-            if alike:
-                self.adopt(self.mesh, self.names, data)
-            else:
-                if self.solver == "lm" and data.name == "digits":
-                    self.solver = "adam"  # an iteration of lm would take seconds
-                self.begin(self.new_graph("mesh", data.hidden))
+    @classmethod
+    def new(
+        cls, data: PlayData, kind: str = "mesh", hidden: int | None = None, *, budget: int = 1000, **settings: Any
+    ) -> PlayNet:
+        """Return a net with random weights that fits the samples."""
+        topology = _new_graph(data, kind, data.hidden if hidden is None else hidden)
+        ticks = max(3, topology.default_ticks()) if topology.n_hidden else 1
+        mesh = Mesh(topology, min(ticks, LIMITS.ticks), "tanh", dtype="float64", random_state=data.seed)
+        return cls(data, mesh, budget=max(budget, topology.n_edges), **settings)
 
-    def restore(self, state: LinkState, data: PlayData) -> None:
-        """Go on from what a link holds."""
+    @classmethod
+    def restored(cls, state: LinkState, data: PlayData) -> PlayNet:
+        """Return the net that a link holds."""
         wanted, sizes = state.sketch, (len(data.features), data.n_outputs)
         if (wanted.inputs, wanted.outputs) != sizes:
             raise MeshError(
                 f"the link's net has {wanted.inputs} inputs and {wanted.outputs} outputs, but {data.title} has "
                 f"{sizes[0]} features and {sizes[1]} outputs; copy the link again"
             )
-        topology, order = wanted.graph()
-        weights, kinds = np.array(list(wanted.edges.values()))[order], list(wanted.hidden.values()) or "tanh"
-        mesh = Mesh(topology, state.ticks, kinds, weights=weights, dtype="float64")
-        with self._all_or_nothing():
-            self.solver, self.rate, self.budget = state.solver, state.rate, state.budget
-            self.adopt(mesh, wanted.names, data, state.done)
+        settings: Any = {name: getattr(state, name) for name in ("solver", "rate", "budget", "done")}
+        return cls(data, wanted.mesh(state.ticks), wanted.names, **settings)
 
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Restore all attributes if the block raises a `MeshError`."""
-        kept = dict(self.__dict__)
-        try:
-            yield
-        except MeshError:
-            self.__dict__.update(kept)
-            raise
+    def on(self, data: PlayData) -> PlayNet:
+        """Return the net on other samples; a new one if it does not fit them."""
+        before, solver = self.data, self.solver
+        if data.streams and not solver.startswith("stream"):
+            solver = "stream"
+        elif before.streams and not data.streams:
+            solver = "adam"
+        settings: Any = {"rate": self.rate, "budget": self.budget}
+        if all(getattr(data, name) == getattr(before, name) for name in ("n_features", "n_outputs", "hidden", "task")):
+            return PlayNet(data, self.mesh, self.names, solver=solver, **settings)
+        if solver == "lm" and data.name == "digits":
+            solver = "adam"  # an iteration of lm would take seconds
+        return PlayNet.new(data, solver=solver, **settings)
+
+    def replaced(self, kind: str, hidden: int) -> PlayNet:
+        """Return a net with another kind of graph, from which undo leads back to this one."""
+        made = PlayNet.new(self.data, kind, hidden, solver=self.solver, rate=self.rate, budget=self.budget)
+        made.undone, made.sample = [*self.undone, self.step_back(whole=True)][-LIMITS.undo :], self.sample
+        return made
 
     def redraw(self, seed: int) -> None:
         """Draw new weights."""
@@ -141,12 +108,6 @@ class PlayNet:
         self.learner = new_learner(self.mesh, self.data, self.solver, self.rate)
         self._start_counting()
 
-    def replace(self, topology: Topology) -> None:
-        """Start with another graph, which can be undone."""
-        steps = [*self.undone, self.step_back(whole=True)]
-        self.begin(topology)
-        self.undone = steps[-LIMITS.undo :]
-
     def set_solver(self, solver: str) -> None:
         """Go on with another solver."""
         self.learner = new_learner(self.mesh, self.data, solver, self.rate)
@@ -155,7 +116,7 @@ class PlayNet:
     def _start_counting(self) -> None:
         self.result, self.moved = LearnResult(math.nan, math.nan), True
         self.measure()
-        self.version += 1
+        self.version = next(self._versions)
 
     def measure(self) -> None:
         """Evaluate the net as it is on the samples; a stream has none to evaluate it on."""
@@ -175,8 +136,10 @@ class PlayNet:
         return UndoStep(self.sketch(), self.mesh.ticks, whole)
 
     def edit(self, wanted: Sketch, ticks: int | None = None) -> None:
-        """Change the graph, or the ticks, while it learns."""
-        before = self.step_back()
+        """Change the graph, or the ticks, while it learns; edges are not added beyond the budget."""
+        count, before = len(wanted.edges), self.step_back()
+        if count > max(self.budget, self.mesh.topology.n_edges):
+            raise MeshError(f"{count:,} edges are more than the budget of {self.budget:,}; raise it, or prune")
         self._become(wanted, self.mesh.ticks if ticks is None else ticks)
         self._remember(before)
 
@@ -195,30 +158,11 @@ class PlayNet:
         others.append(before)
 
     def _become(self, wanted: Sketch, ticks: int, whole: bool = False) -> None:
-        """Change mesh and solver; if one of them refuses, restore both."""
-        now, before, names = self.sketch(), self.mesh.ticks, self.names
-        try:
-            self.mesh.ticks = max(ticks, before)  # with which both graphs reach their outputs
-            self.names, growth, change = become(self.mesh, names, wanted, whole)
-            self.mesh.ticks = ticks
-            self._rewire(growth, change)
-        except MeshError:  # the solver has not changed: it only has to take up the arrays of the mesh again
-            self.mesh.ticks = max(ticks, before)
-            self.names = become(self.mesh, self.names, now, whole=True)[0]
-            self.mesh.ticks = before
-            t, edges = self.mesh.topology, np.arange(self.mesh.topology.n_edges)
-            self._rewire(Growth(t, np.arange(t.n_neurons), edges), Change(edges, np.arange(t.n_hidden), edges))
-            raise
-
-    def _rewire(self, growth: Growth, change: Change) -> None:
-        self.learner.rewire(growth, change)
-        self.version, self.moved = self.version + 1, True
-
-    def check_budget(self, more: int) -> None:
-        """Refuse edges beyond the budget."""
-        count = self.mesh.topology.n_edges + more
-        if count > self.budget:
-            raise MeshError(f"{count:,} edges are more than the budget of {self.budget:,}; raise it, or prune")
+        """Change mesh and solver; a graph that one of them refuses changes nothing."""
+        mesh, names = wanted.mesh(ticks), wanted.names
+        check_work(mesh, self.data, self.solver)
+        self.learner.rewire(*become(self.mesh, self.names, mesh, names, whole))
+        self.names, self.version, self.moved = names, next(self._versions), True
 
     def grow(self) -> str:
         """Add the absent edges with the largest gradients, a tenth of those there are, within the budget."""
@@ -273,3 +217,20 @@ class PlayNet:
             X, y, self.data.loss, pairs[:, 0], pairs[:, 1], gradient="adjoint", n_jobs=1, **options
         )
         return pairs[:, 0], pairs[:, 1], scores
+
+
+def _new_graph(data: PlayData, kind: str, hidden: int) -> Topology:
+    """Return a graph that fits the samples."""
+    sizes = len(data.features), hidden, data.n_outputs
+    if kind == "none" or hidden == 0:
+        return Topology.layered([sizes[0], sizes[2]])
+    if kind == "mesh":
+        whole = Topology.mesh(*sizes)
+        if whole.n_edges <= 400:
+            return whole
+        allowed = Topology.mesh(*sizes, feedback=False).n_edges - hidden - sizes[2]
+        share = min((1000 - hidden - sizes[2]) / allowed, 1.0)  # more edges cannot be told apart on the page
+        return Topology.mesh(*sizes, density=max(share, 0.05), feedback=False, random_state=data.seed)
+    if kind == "layered":
+        return Topology.layered(sizes)
+    return Topology.cascade(*sizes) if kind == "cascade" else Topology.columns(*sizes)

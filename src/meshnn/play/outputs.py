@@ -55,15 +55,15 @@ def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
 
 def exported(what: str, net: PlayNet) -> tuple[str, bytes]:
     """Return name and contents of a file: mesh, c or onnx."""
-    endings = {"mesh": ".mesh", "c": ".h", "onnx": ".onnx"}
-    ending = endings[known("file", what, endings)]
     model = model_of(net.mesh, net.data, net.learner.done, net.solver)
+    kinds = {"mesh": (".mesh", model.save), "c": (".h", model.to_c), "onnx": (".onnx", model.to_onnx)}
+    ending, write = kinds[known("file", what, kinds)]
     stem = re.sub(r"[^a-z0-9]+", "_", Path(net.data.title).stem.lower()).strip("_") or "net"
     stem = stem if stem[0].isalpha() else f"net_{stem}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{stem}{ending}"
         try:
-            {"mesh": model.save, "c": model.to_c, "onnx": model.to_onnx}[what](path)
+            write(path)
         except ExportError as error:
             raise MeshError(str(error)) from None
         except ImportError as error:
@@ -73,41 +73,39 @@ def exported(what: str, net: PlayNet) -> tuple[str, bytes]:
 
 def python_of(mesh: Mesh, data: PlayData, solver: str, rate: float, done: int = 0) -> str:
     """Return lines of Python that train the same net on the same samples."""
-    t, classify = mesh.topology, data.task == "classify"
+    t, classify, streams = mesh.topology, data.task == "classify", solver.startswith("stream")
     kinds = mesh.activations[: t.n_hidden]
     kind = repr(kinds[0] if len(set(kinds)) == 1 else kinds) if kinds else '"tanh"'
     options = f"ticks={mesh.ticks}, activation={kind}, random_state={data.seed}".replace("'", '"')
-    if solver.startswith("stream"):
+    lines = [*_samples(data, "50_000" if streams else "1000"), f"topology = {_graph(t)}"]
+    if streams:
         learner = '"ekf"' if solver == "stream" else f'"adam", rate={rate:g}'
         score = "(out.argmax(axis=1) == y).mean()" if classify else "((out[:, 0] - y) ** 2).mean()"
-        lines = [
-            "from meshnn import Mesh, Topology",
-            *([] if data.streams else ["from sklearn.preprocessing import StandardScaler"]),
-            *_samples(data, "50_000"),
-            *([] if data.streams else ["X = StandardScaler().fit_transform(X)"]),
-            f"topology = {_graph(t)}",
+        imports = ["from meshnn import Mesh, Topology"]
+        if not data.streams:
+            imports.append("from sklearn.preprocessing import StandardScaler")
+            lines.insert(-1, "X = StandardScaler().fit_transform(X)")
+        lines += [
             f'mesh = Mesh(topology, {options}, dtype="float64")',
             f'stream = mesh.stream("{data.loss}", {learner}, memory="none")',
             "out = stream.run(X, y)  # each sample is predicted, then learned",
             f"print({score})",
         ]
-        return "\n".join(lines) + "\n"
-    model = "MeshClassifier" if classify else "MeshRegressor"
-    how = 'solver="lm", l2="evidence"' if solver == "lm" else f"solver=Adam(learning_rate={rate:g}), l2=0.0001"
-    if solver == "adam" and done >= 200:  # after fewer epochs `fit` chooses their number
-        how += f", max_epochs={min(done, 2000)}"
-    lines = [
-        "from sklearn.model_selection import train_test_split",
-        f"from meshnn import {model}, Topology",
-        *["from meshnn.training import Adam"] * (solver != "lm"),
-        *_samples(data, "1000"),
-        f"X, X_test, y, y_test = train_test_split(X, y, test_size=0.3{', stratify=y' if classify else ''}, "
-        f"random_state={data.seed})",
-        f"topology = {_graph(t)}",
-        f"model = {model}(mesh=topology, {options}, {how}).fit(X, y)",
-        "print(model.score(X_test, y_test))",
-    ]
-    return "\n".join(lines) + "\n"
+    else:
+        model = "MeshClassifier" if classify else "MeshRegressor"
+        imports = ["from sklearn.model_selection import train_test_split", f"from meshnn import {model}, Topology"]
+        how = 'solver="lm", l2="evidence"'
+        if solver == "adam":
+            imports.append("from meshnn.training import Adam")
+            how = f"solver=Adam(learning_rate={rate:g}), l2=0.0001"
+            if done >= 200:  # after fewer epochs `fit` chooses their number
+                how += f", max_epochs={min(done, 2000)}"
+        split = f"test_size=0.3{', stratify=y' if classify else ''}, random_state={data.seed}"
+        lines.insert(-1, f"X, X_test, y, y_test = train_test_split(X, y, {split})")
+        lines += [
+            f"model = {model}(mesh=topology, {options}, {how}).fit(X, y)", "print(model.score(X_test, y_test))"
+        ]  # fmt: skip
+    return "\n".join([*imports, *lines]) + "\n"
 
 
 def _samples(data: PlayData, count: str) -> list[str]:

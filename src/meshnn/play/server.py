@@ -10,17 +10,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Callable
 from contextlib import suppress
-from importlib.resources import files
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, WebSocketRoute
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -78,14 +75,6 @@ class _Guard:
 def new_app(port: int, token: str, path: str | None = None, target: str = "") -> ASGIApp:
     """Return the application: the page, its script and style, and its socket; `path` is the first table."""
     open_pages: set[PageWorker] = set()
-    folder = files("meshnn.play") / "assets"
-    kinds = {"index.html": "text/html", "app.js": "text/javascript", "style.css": "text/css"}
-
-    async def asset(request: Request) -> Response:
-        name = request.path_params["name"] or "index.html"
-        if name not in kinds:
-            return PlainTextResponse("there is no such page\n", 404)
-        return Response((folder / name).read_bytes(), media_type=kinds[name])
 
     async def learning(page: WebSocket) -> None:
         await page.accept()
@@ -100,7 +89,8 @@ def new_app(port: int, token: str, path: str | None = None, target: str = "") ->
             open_pages.discard(worker)
             await worker.close()
 
-    routes = [WebSocketRoute("/{token}/socket", learning), Route("/{token}/{name:path}", asset)]
+    page = StaticFiles(packages=[("meshnn.play", "assets")], html=True)
+    routes = [WebSocketRoute("/{token}/socket", learning), Mount("/{token}", page)]
     return _Guard(Starlette(routes=routes), port, token)
 
 
@@ -139,26 +129,10 @@ async def _close(page: WebSocket, code: int, reason: str) -> None:
         await asyncio.wait_for(page.close(code, reason), LIMITS.grace)
 
 
-class _Server(uvicorn.Server):
-    """A server that calls `ready` when it has started."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self.ready = ready
-
-    async def startup(self, sockets: Any = None) -> None:
-        """Start, then call `ready`."""
-        await super().startup(sockets)
-        self.ready()
-
-
-def new_server(
-    listener: socket.socket, token: str, path: str | None, target: str, ready: Callable[[], None]
-) -> uvicorn.Server:
-    """Return a server for a bound socket; `ready` is called when the page can be opened."""
-    port = listener.getsockname()[1]
-    config = uvicorn.Config(
-        new_app(port, token, path, target), log_level="error", access_log=False, ws_max_size=LIMITS.message,
-        ws="websockets-sansio", server_header=False, date_header=False, lifespan="off", timeout_graceful_shutdown=3,
-    )  # fmt: skip
-    return _Server(config, ready)
+def new_server(listener: socket.socket, token: str, path: str | None, target: str) -> uvicorn.Server:
+    """Return a server for a socket that listens."""
+    app = new_app(listener.getsockname()[1], token, path, target)
+    return uvicorn.Server(uvicorn.Config(
+        app, log_level="error", access_log=False, ws_max_size=LIMITS.message, ws="websockets-sansio",
+        server_header=False, date_header=False, lifespan="off", timeout_graceful_shutdown=3,
+    ))  # fmt: skip

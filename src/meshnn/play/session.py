@@ -48,7 +48,7 @@ class PlaySession:
                 data = self.table.samples(0)
             except MeshError as error:
                 self.opening.append(said("error", text=str(error)))
-        self.net = PlayNet(data)
+        self.net = PlayNet.new(data)
 
     def receive(self, message: str) -> list[Message]:
         """Do what the page asks for; an error is returned as a message of one sentence, and changes nothing."""
@@ -196,7 +196,7 @@ class PlaySession:
 
     def _take(self, data: PlayData) -> Messages:
         before, solver = self.net.data, self.net.solver
-        self.net.take(data)
+        self.net = self.net.on(data)
         self.running = False
         if data.streams and not solver.startswith("stream"):
             self.pace = 1000
@@ -218,18 +218,14 @@ class PlaySession:
         return self.table
 
     def _do_csv(self, order: Order) -> Messages:
-        text, name = order["text"], order["name"]
-        if not isinstance(text, str) or not isinstance(name, str):
-            raise MeshError("a table is text with a name; choose a .csv file")
-        yield from self._take_table(PlayTable.parse(name, text), order)
+        yield from self._take_table(PlayTable.parse(order["name"], order["text"]), order)
 
     def _do_table(self, order: Order) -> Messages:
         yield from self._take_table(self._given_table(), order)
 
     def _take_table(self, table: PlayTable, order: Order) -> Messages:
         """Train on a table; one without a usable target is kept, so that another target can be chosen."""
-        choices = order.get("target", ""), order.get("drop", []), order.get("impute", False)
-        self.table = table.with_choices(*choices)
+        self.table = table.with_choices(order)
         yield said("table", **views.table_facts(self.table))
         yield from self._take(self.table.samples(self.net.data.seed))
 
@@ -254,25 +250,21 @@ class PlaySession:
 
     def _do_edge(self, order: Order) -> Messages:
         src, dst, sketch = str(order["src"]), str(order["dst"]), self.net.sketch()
-        if switch("add", order["add"]):
-            self.net.check_budget(1)
-            self.net.edit(sketch.with_edge(src, dst, self.net.rng))
-        else:
-            self.net.edit(sketch.without_edges({(src, dst)}))
+        add = switch("add", order["add"])
+        self.net.edit(sketch.with_edge(src, dst, self.net.rng) if add else sketch.without_edges({(src, dst)}))
         yield from self._changed()
 
     def _do_neuron(self, order: Order) -> Messages:
         sketch = self.net.sketch()
-        if not switch("add", order["add"]):
-            self.net.edit(sketch.without_neuron(str(order["id"])))
-            yield from self._changed()
-            return
-        kind = next(iter(sketch.hidden.values()), "tanh")
-        wanted, name = sketch.with_neuron(switch("bare", order.get("bare", False)), kind, self.net.rng)
-        self.net.check_budget(len(wanted.edges) - len(sketch.edges))
+        if switch("add", order["add"]):
+            kind = next(iter(sketch.hidden.values()), "tanh")
+            wanted, name = sketch.with_neuron(switch("bare", order.get("bare", False)), kind, self.net.rng)
+            messages = [said("born", id=name)]
+        else:
+            wanted, messages = sketch.without_neuron(str(order["id"])), []
         self.net.edit(wanted)
         yield from self._changed()
-        yield said("born", id=name)
+        yield from messages
 
     def _do_grow(self, order: Order) -> Messages:
         text = self.net.grow() if order["do"] == "grow" else self.net.prune()
@@ -294,7 +286,7 @@ class PlaySession:
     def _do_new(self, order: Order) -> Messages:
         kind = known("graph", order["graph"], GRAPHS)
         hidden = whole_number("hidden", order.get("hidden", self.net.data.hidden), least=0, most=100)
-        self.net.replace(self.net.new_graph(kind, hidden))
+        self.net = self.net.replaced(kind, hidden)
         yield from self._changed()
 
     def _do_scores(self, order: Order) -> Messages:
@@ -321,17 +313,18 @@ class PlaySession:
 
     def _do_restore(self, order: Order) -> Messages:
         state, table = checked_state(order["state"]), None
-        if state.name == "table":
-            held, name = self.table, state.table["name"]
-            if state.table["text"]:
-                held = PlayTable.parse(name, state.table["text"])
+        if state.table is None:
+            data = built_in(state.name, state.seed)
+        else:
+            held, name, text = self.table, str(state.table["name"]), state.table["text"]
+            if text:
+                held = PlayTable.parse(name, text)
             elif held is None or held.name != name:
                 raise MeshError(f"this link needs the table {name[:80]}, which is too large for it: "
                                 "load that first, then open the link again")  # fmt: skip
-            table = held.with_choices(*(state.table[key] for key in ("target", "drop", "impute")))
-        data = built_in(state.name, state.seed) if table is None else table.samples(state.seed)
-        self.net.restore(state, data)
-        self.pace = state.pace
+            table = held.with_choices(state.table)
+            data = table.samples(state.seed)
+        self.net, self.pace = PlayNet.restored(state, data), state.pace
         if table is not None:
             self.table = table
             yield said("table", **views.table_facts(table))

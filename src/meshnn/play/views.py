@@ -118,8 +118,7 @@ def picture(net: PlayNet) -> Message:
     across, up = (np.linspace(low[k], high[k], LIMITS.grid) for k in range(2))
     points = np.stack(np.meshgrid(across, up[::-1]), axis=-1).reshape(-1, 2)  # the first row is the highest
     out = mesh.forward(data.scaling.inputs(points), n_jobs=1)
-    out = np.exp(out - out.max(axis=1, keepdims=True))
-    sure = out.max(axis=1) / out.sum(axis=1)
+    sure = 1 / np.exp(out - out.max(axis=1, keepdims=True)).sum(axis=1)  # the largest probability
     arrays = {"best": out.argmax(axis=1).astype(np.uint8), "sure": np.rint(255 * sure).astype(np.uint8)}
     if data.streams:  # the latest samples
         X, y = drift(300, max(net.learner.done - 300, 0), data.seed)

@@ -10,6 +10,7 @@ import asyncio
 import multiprocessing
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -34,55 +35,44 @@ class PageWorker:
 
     async def send(self, order: str) -> None:
         """Hand an order to the process; a process that has ended is noticed by `receive`."""
-        try:
-            await self._in_thread(self._connection.send_bytes, order.encode("utf-8", "replace"))
-        except OSError:
-            return
+        with suppress(OSError):
+            await self._in_thread(self._connection.send, order)
 
     async def receive(self) -> Message | None:
         """Wait for the next message; None if the process has ended."""
         try:
-            received: bytes = await self._in_thread(self._connection.recv_bytes)
+            message: Message = await self._in_thread(self._connection.recv)
         except (EOFError, OSError):
             return None
-        return received[1:].decode() if received[:1] == b"T" else received[1:]
+        return message
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
     async def close(self) -> None:
-        """End the process, by force if necessary."""
-        await asyncio.to_thread(self._end)
-
-    def _end(self) -> None:
-        self.process.terminate()
-        self.process.join(LIMITS.grace)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join(LIMITS.grace)
-        self._threads.shutdown()  # the threads have noticed the end of the process
+        """End the process, which has nothing to save."""
+        self.process.kill()
+        await asyncio.to_thread(self.process.join)
+        await asyncio.to_thread(self._threads.shutdown)  # they have noticed the end of the process
         self._connection.close()
 
 
 def _serve(connection: Connection, path: str | None, target: str) -> None:
     """Take orders and train in turns, until the other end is closed or its process is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes its end
-    try:
+
+    def send(messages: list[Message]) -> None:
+        for message in messages:
+            connection.send(message)
+
+    with suppress(EOFError, OSError):
         session = PlaySession(None if path is None else Path(path), target)
-        _send(connection, session.receive('{"do": "hello"}'))
+        send(session.receive('{"do": "hello"}'))
         while True:
             wait = session.waits
             for _ in range(LIMITS.orders):
                 if not connection.poll(wait):
                     break
-                _send(connection, session.receive(connection.recv_bytes().decode("utf-8", "replace")))
+                send(session.receive(connection.recv()))
                 wait = 0.0
-            _send(connection, session.advance())
-    except (EOFError, OSError):
-        return
-
-
-def _send(connection: Connection, messages: list[Message]) -> None:
-    """Send messages with a first letter: T for text, B for bytes."""
-    for message in messages:
-        connection.send_bytes(b"T" + message.encode() if isinstance(message, str) else b"B" + message)
+            send(session.advance())

@@ -158,8 +158,9 @@ def _draw_points(ax: Axes, samples: _Samples, colours: FloatArray) -> None:
     groups = (("points", ~samples.test, "o", "white", 1.0), ("test points", samples.test, "D", style.INK, 1.1))
     for name, chosen, marker, edge, scale in groups:
         if chosen.any():
-            look: dict[str, Any] = {"s": scale * size, "marker": marker, "edgecolors": edge, "linewidths": 0.45}
-            ax.scatter(*samples.xy[chosen].T, c=colours[chosen], gid=name, **look)
+            look: dict[str, Any] = {"c": colours[chosen], "marker": marker, "edgecolors": edge, "linewidths": 0.45}
+            x, y = samples.xy[chosen].T
+            ax.scatter(x, y, s=scale * size, gid=name, **look)
 
 
 def _draw_legend(ax: Axes, names: list[str], palette: FloatArray, samples: _Samples, winners: IntArray) -> None:

@@ -16,8 +16,9 @@ from meshnn import _core
 from meshnn import codes as code
 from meshnn.arrays import Array, IntArray
 from meshnn.errors import MeshError
-from meshnn.export.c.learner import write_learner
+from meshnn.export.c.learner import learner_header
 from meshnn.export.snapshot import write_snapshot
+from meshnn.files import write_whole
 from meshnn.storage import Tree
 from meshnn.streaming.base import BaseStream
 from meshnn.streaming.kalman import KalmanLearner
@@ -174,7 +175,7 @@ class PortableStream(BaseStream):
 
         `name` begins the names of its functions: `net_init`, `net_step`, `net_learn` ...
         """
-        write_learner(self, path, name)
+        write_whole(path, [learner_header(self, name).encode()])
 
     # -- how it runs ---------------------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ def new_state(stream: Stream) -> Workspace:
     depth = stream.delay + 1 if stream.delay else 0
     needed = dtype.itemsize * (2.0 * B * plan.columns + (depth * B + 1.0) * C * N)
     check_fits(needed, f"the influences of {B} streams", 'take fewer streams, a smaller `delay` or method="snap-1"')
-    packs = int(np.diff(plan.course.pack_start).max(initial=1))
+    packs = plan.course.most_packs
     m, d = stream.width, t.n_inputs
     replays = stream.learner.places if stream.memory == "none" and B == 1 else 0
     s = np.zeros((B, n), dtype)
@@ -72,9 +72,9 @@ def new_state(stream: Stream) -> Workspace:
         J=aligned((B, 2, plan.columns + VECTOR // dtype.itemsize), dtype),
         side=np.zeros(B, np.int64),
         peek_states=np.zeros(n, dtype),
-        sums=aligned((max(packs, 1), L), dtype),
-        slopes=aligned((max(packs, 1), L), dtype),
-        panel=aligned((int(plan.course.n_whole.max(initial=1)), L), dtype),
+        sums=aligned((packs, L), dtype),
+        slopes=aligned((packs, L), dtype),
+        panel=aligned((plan.course.most_sources, L), dtype),
         weights=stream.values[plan.course.weight_index],
         Y=aligned((C, L), dtype),
         y=aligned((m, L), dtype),

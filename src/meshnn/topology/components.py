@@ -7,6 +7,8 @@ whose only cycles are self-loops costs a tick what its forward pass costs, one d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from meshnn.arrays import BoolArray, IntArray
@@ -32,34 +34,33 @@ def components(n: int, n_clamped: int, src: IntArray, dst: IntArray) -> IntArray
     return np.concatenate([np.full(n_clamped, -1), rank[label]])
 
 
-def links_between(label: IntArray, src: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
-    """`(begin, before)`: edges lead into component c from the components `before[begin[c]:begin[c + 1]]`."""
-    a, b = label[src], label[dst]
-    links = np.unique(np.stack([b, a], axis=1)[a != b], axis=0)
-    return np.searchsorted(links[:, 0], np.arange(int(label.max()) + 2)), links[:, 1]
+def reaching(label: IntArray, src: IntArray, dst: IntArray) -> Iterator[IntArray]:
+    """Yield of each component, in order, those from which it is reached, itself included.
 
-
-def influence_cost(n: int, n_clamped: int, src: IntArray, dst: IntArray, wanted: BoolArray) -> int:
-    """The sum over edges i -> o between free neurons of the wanted edges whose destination reaches i.
-
-    It takes the time and memory of all sets of components that reach a component.
+    It takes the time and memory of all that it yields.
     """
-    label = components(n, n_clamped, src, dst)
-    count = int(label.max()) + 1
-    into = np.bincount(label[dst[wanted & (dst >= n_clamped)]], minlength=count)  # wanted edges into each component
-    free = (src >= n_clamped) & (dst >= n_clamped)
-    leaving = np.bincount(label[src[free]], minlength=count)  # edges, within a component or out of it
-    begin, before = links_between(label, src[free], dst[free])
-    reach: list[IntArray] = []  # of each component those that reach it, itself included
+    a, b, count = label[src], label[dst], int(label.max()) + 1
+    links = np.unique(np.stack([b, a], axis=1)[a != b], axis=0)
+    begin = np.searchsorted(links[:, 0], np.arange(count + 1))
+    reach: list[IntArray] = []
     seen = np.zeros(count, np.bool_)
-    total = 0
     for c in range(count):
         found = [np.array([c])]
-        for p in before[begin[c] : begin[c + 1]][::-1]:  # the last ones first: they often cover the others
+        for p in links[begin[c] : begin[c + 1], 1][::-1]:  # the last ones first: they often cover the others
             if not seen[p]:
                 found.append(reach[p])
                 seen[reach[p]] = True
         reach.append(np.unique(np.concatenate(found)))
         seen[reach[c]] = False
-        total += int(leaving[c]) * int(into[reach[c]].sum())
-    return total
+        yield reach[c]
+
+
+def influence_cost(n: int, n_clamped: int, src: IntArray, dst: IntArray, wanted: BoolArray) -> int:
+    """The sum over edges i -> o between free neurons of the wanted edges whose destination reaches i."""
+    label = components(n, n_clamped, src, dst)
+    count = int(label.max()) + 1
+    into = np.bincount(label[dst[wanted & (dst >= n_clamped)]], minlength=count)  # wanted edges into each component
+    free = (src >= n_clamped) & (dst >= n_clamped)
+    leaving = np.bincount(label[src[free]], minlength=count)  # edges, within a component or out of it
+    reach = reaching(label, src[free], dst[free])
+    return sum(int(edges) * int(into[those].sum()) for edges, those in zip(leaving, reach, strict=True))

@@ -27,8 +27,6 @@ def adjacency_entries(A: Any) -> tuple[int, IntArray, Array]:
     if hasattr(A, "tocoo"):
         coo = A.tocsr().tocoo()  # by way of CSR: entries given twice are summed, as scipy means them
         shape, src, dst, values = coo.shape, coo.row, coo.col, np.asarray(coo.data)
-    elif isinstance(A, np.ma.MaskedArray):
-        raise TopologyError("the adjacency matrix is a masked array; fill it, e.g. with 0 where there is no edge")
     else:
         try:
             dense = np.asarray(A)

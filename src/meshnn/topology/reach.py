@@ -127,30 +127,6 @@ def output_distance(n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: 
     return _spread(n, start, dst[free], src[free])
 
 
-def dead_within(
-    n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArray, ticks: int, awake: BoolArray
-) -> BoolArray:
-    """Mask of the edges that cannot influence an output within so many ticks, as `Topology.dead_edges` has it.
-
-    Without sorting anything: a pass over the edges for each tick, until nothing changes. For few ticks, and for graphs
-    that are looked at once.
-    """
-    birth = np.where(awake, 1, NEVER)
-    birth[:n_clamped] = 0
-    distance = np.full(n, NEVER, dtype=np.int64)
-    distance[n - n_outputs :] = 0
-    free = dst >= n_clamped
-    inner = free & (src >= n_clamped)
-    for level, a, b in ((birth, src[free], dst[free]), (distance, dst[inner], src[inner])):
-        for k in range(ticks):
-            reached = b[level[a] == k]
-            reached = reached[level[reached] > k + 1]
-            if reached.size == 0 and not (level == k + 1).any():
-                break
-            level[reached] = k + 1
-    return birth[src] + 1 + distance[dst] > ticks
-
-
 def need_sets(
     n: int, n_clamped: int, n_outputs: int, src: IntArray, dst: IntArray, ticks: int,
     counted_at: BoolArray | None = None, whole_end: bool = False,

@@ -1,16 +1,17 @@
-"""`net_header`: the values that the template of a C header needs, for a net in floats or in whole numbers."""
+"""`Header`: the values that the template of a C header needs, for a net in floats or in whole numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from meshnn.arrays import BoolArray
-from meshnn.export.blueprint import ExportError
+from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c.layout import WeightBlock
 from meshnn.export.c.nets import ReferenceNet
 from meshnn.export.c.text import (
@@ -20,8 +21,11 @@ from meshnn.export.c.text import (
     identifiers,
     integer_type,
     literal,
-    render,
 )  # fmt: skip
+
+#: What the outputs of a net are turned into, by its link, and the types of the answers.
+ANSWERS = {"softmax": "classes", "logit": "classes", "sigmoid": "labels"}
+ANSWER_TYPES = {"classes": "int", "labels": "uint8_t", "values": "float"}
 
 
 @dataclass(frozen=True)
@@ -34,23 +38,19 @@ class _Run:
     given: int | None  # the first output that their sums are, if they are outputs
     kept: bool  # whether their states are stored
     shift: int
-    base: int = 0  # where the weights of row 0 would be
-    source: str = ""  # the slots that they read
-    start: str = ""  # without a loop: the bias, and sign, weight and state of every product
-    terms: tuple[tuple[str, str, str], ...] = ()
+    base: int  # where the weights of row 0 would be
+    source: str  # the slots that they read
+    terms: Sequence[tuple[str, str]] = ()  # without a loop: weight and state of every product
 
 
-def net_header(net: ReferenceNet, name: str, optimize: str, notes: tuple[str, ...]) -> tuple[str, int]:
-    """Return the text of the header and the bytes of its tables."""
-    found = _Header(net, name, optimize)
-    return render("net.h.j2", **found.context(), notes=notes), found.tables.bytes
+class Header:
+    """The values of the template `net.h.j2`: its variables are the attributes."""
 
-
-class _Header:
-    def __init__(self, net: ReferenceNet, name: str, optimize: str) -> None:
-        self.net, self.layout, self.blueprint, self.name = net, net.layout, net.blueprint, name
-        self.integer, self.tables = net.coding is not None, Tables(name.upper())
-        self.n, timing = self.blueprint.n_inputs, self.blueprint.timing
+    def __init__(self, net: ReferenceNet, name: str, optimize: str, notes: tuple[str, ...]) -> None:
+        r, self.notes, self.layout, self.coding = net.blueprint, notes, net.layout, net.coding
+        self.net, self.blueprint, self.tables = net, r, Tables(name.upper())
+        self.p, self.up, self.version = f"{name}_", name.upper(), version("meshnn")
+        self.n, self.m, self.integer = r.n_inputs, r.n_outputs, self.coding is not None
         # so few edges are shorter in lines than in tables and a loop; so many lines take a compiler minutes
         self.unrolled = optimize == "speed" or self.layout.n_edges <= (6 if self.integer else 8)
         if self.unrolled and self.layout.multiply_adds > 20_000:
@@ -58,96 +58,104 @@ class _Header:
                 f"without loops {self.layout.multiply_adds:,} products are too long for a compiler (at most 20,000); "
                 'use optimize="size"'
             )
-        if self.integer and timing is not None and timing.readout == "mean":
+        if self.integer and r.timing is not None and r.timing.readout == "mean":
             raise ExportError('readout="mean" is a sum without bound, which overflows in integers; use dtype="float32"')
-        self.state = f"{net.dtype}_t" if self.integer else "float"
-        self.takes = "float" if net.coding is None else net.coding.kind
-        self.direct = self._reads_inputs_directly()
+        # types of states, of sums and outputs, and of the features that the net takes
+        self.T, self.S = (f"{net.dtype}_t", "int32_t") if self.integer else ("float", "float")
+        self.X = "float" if self.coding is None else self.coding.kind
+        self.columns = _columns(r)
+        self.given = len(self.columns) or self.n
+        self.answers = ANSWERS.get(r.link) or ("values" if r.values else "")
+        self.checked = not np.isfinite(r.x_cut) if self.coding is None else self.coding.missing is not None
+        whole = all(type(label) is int and -(2**31) < label < 2**31 for label in r.classes)
+        numbered = self.answers != "classes" or (whole and list(r.classes) == list(range(len(r.classes))))
+        self.labels, self.labels_whole = None if numbered else r.classes, whole
+        self.interface = self._interface()
+        self._choose_loops()
+        self._choose_functions(name)
+        slots, away = self.layout.outputs, self.n * self.direct
+        self.copied = [
+            (o, None if slot < 0 else slot - away)
+            for o, slot in enumerate(slots.tolist())
+            if slot < 0 or slot - self.n not in self.given_rows
+        ]
 
-    def _reads_inputs_directly(self) -> bool:
-        """Whether no row reads inputs and neurons, so that inputs need not be copied to the states."""
-        coding, blocks = self.net.coding, self.layout.blocks
-        if coding is None or not self.layout.once or coding.middle or self.takes != self.state:
-            return False
-        apart = all(block.full and (block.first >= self.n or block.first + block.count <= self.n) for block in blocks)
-        return self.blueprint.timing is None and (self.unrolled or apart)
-
-    def context(self) -> dict[str, Any]:
-        """Return all values of the template."""
-        r, layout, coding, columns = self.blueprint, self.layout, self.net.coding, self._columns()
-        answers = {"softmax": "classes", "logit": "classes", "sigmoid": "labels"}.get(r.link)
-        answers = answers or ("values" if r.values else "")
-        checked = not np.isfinite(r.x_cut) if coding is None else coding.missing is not None
-        names = set() if self.integer else {block.activation for block in layout.blocks} - {"identity"}
-        self.tables.bytes += 24 * ("sin" in names)  # the table in net_quarter
-        calls = ["exp"] if answers in ("classes", "labels") or (answers == "values" and r.link == "exp") else []
-        calls += ["from_bits"] if checked or columns else []
-        kept = {b.activation for b in layout.blocks if any(self._kept(row) for row in range(b.begin, b.end))}
-        whole = all(isinstance(c, int) and not isinstance(c, bool) and -(2**31) < c < 2**31 for c in r.classes)
-        numbered = answers != "classes" or (whole and list(r.classes) == list(range(len(r.classes))))
-        return self._walk() | self._outputs() | {
-            "p": f"{self.name}_", "up": self.name.upper(), "tables": self.tables, "net": self.net, "layout": layout,
-            "blueprint": r, "n": self.n, "given": len(columns) or self.n, "columns": columns, "coding": coding,
-            "T": self.state, "X": self.takes, "integer": self.integer, "activations": sorted(kept), "checked": checked,
-            "exact": coding is None or bool(calls) or not coding.whole or r.values, "answers": answers,
-            "labels": None if numbered else r.classes, "labels_whole": whole, "dead": len(r.src) - int(r.alive.sum()),
-            "arithmetic_begin": arithmetic_begin(self.name), "version": version("meshnn"),
-            "math": activation_source(sorted(names), False, self.name, calls),
-            "interface": self._interface(answers, len(columns) or self.n),
-        }  # fmt: skip
-
-    def _columns(self) -> list[dict[str, Any]]:
-        """Return the columns of a table with their identifiers and first features."""
-        found, first = [], 0
-        columns = self.blueprint.columns
-        for column, name in zip(columns, identifiers(column.name for column in columns), strict=True):
-            texts = enumerate(column.categories)
-            known = [(k, text) for k, text in texts if "\0" not in text and len(text.encode()) < 4000]
-            levels = [*column.categories, *["other"] * column.other]
-            facts = {"id": name, "ids": identifiers(levels), "levels": levels, "known": known, "first": first}
-            found.append(vars(column) | facts | {"width": column.width, "unseen": column.unseen})
-            first += column.width
-        return found
-
-    def _interface(self, answers: str, given: int) -> dict[str, Any]:
+    def _interface(self) -> dict[str, Any]:
         """Return what a program must know to call the header, for CNet."""
-        r, coding = self.blueprint, self.net.coding
-        kinds = {"classes": "int", "labels": "uint8_t", "values": "float"}
-        return {
-            "prefix": f"{self.name}_", "timed": r.timing is not None, "given": given, "inputs": self.n,
-            "outputs": r.n_outputs, "takes": self.takes, "gives": "int32_t" if self.integer else "float",
-            "predicts": kinds.get(answers), "returns": answers == "classes" or (r.values and r.n_outputs == 1),
-            "classes": len(r.classes), "quantises": coding is not None and not coding.whole,
-        }  # fmt: skip
+        timed, answers = self.blueprint.timing is not None, self.answers
+        width = self.n if self.integer else self.given
+        shared = {"x": self.X, "width": width, "steps": timed, "returns": False}
+        functions: dict[str, Any] = {"outputs": shared | {"y": self.S, "count": self.m}}
+        if answers:
+            single = answers == "classes" or (answers == "values" and self.m == 1)
+            more = {"y": ANSWER_TYPES[answers], "count": 1 if single else self.m, "returns": single}
+            functions["predict"] = shared | more
+        if answers in ("classes", "labels"):
+            functions["probabilities"] = shared | {"y": "float", "count": len(self.blueprint.classes)}
+        if self.coding is not None and not self.coding.whole:
+            more = {"x": "float", "width": self.given, "y": self.X, "count": self.n, "steps": False}
+            functions["quantise"] = shared | more
+        struct = "state" if timed else None
+        return {"prefix": self.p, "struct": struct, "given": self.given, "outputs": self.m, "functions": functions}
+
+    def _choose_functions(self, name: str) -> None:
+        """Choose the elementary functions and activations that the header contains."""
+        r, blocks = self.blueprint, self.layout.blocks
+        names = set() if self.integer else {block.activation for block in blocks} - {"identity"}
+        self.tables.bytes += 24 * ("sin" in names)  # the table in net_quarter
+        calls = ["exp"] if self.answers in ("classes", "labels") or (r.values and r.link == "exp") else []
+        calls += ["from_bits"] if self.checked or self.columns else []
+        self.math = activation_source(sorted(names), False, name, calls)
+        kept = {b.activation for b in blocks if any(self._kept(row) for row in range(b.begin, b.end))}
+        self.activations = sorted(kept)  # of integer nets
+        self.exact = self.coding is None or bool(calls) or not self.coding.whole or r.values
+        self.arithmetic_begin = arithmetic_begin(name)
 
     # -- the walk over the rows ------------------------------------------------------------------------------------
 
+    def _choose_loops(self) -> None:
+        """Choose tables and loops, or lines, for the weighted sums."""
+        layout, net = self.layout, self.net
+        rows = {slot - self.n: o for o, slot in enumerate(layout.outputs.tolist())}
+        self.given_rows = {row: rows[row] for row in net.unshifted}  # the outputs that sums of rows are
+        self.direct = self._reads_inputs_directly()
+        self.room = max(layout.n_rows, 1) if self.direct else layout.n_slots
+        full = [block for block in layout.blocks if block.full]
+        widest = max((block.count for block in full), default=0)
+        self.by = 0 if not full else 8 if widest >= 32 else 4 if widest >= 8 else 1  # products per round of a loop
+        self.rest = self.by == 1 or any(block.count % self.by for block in full)
+        self.has_bias = self.integer or net.bias.any()
+        self.same_shift = len({int(net.shift[row]) for row in range(layout.n_rows) if self._kept(row)}) <= 1
+        self.negative_shift = (net.shift < 0).any()
+        at, slots = layout.listed()
+        self.has_listed, self.listed_at = bool(len(slots)), sum((b.end - b.begin) * b.count for b in full)
+        self.row_tables = [("weights", layout.table(list(net.weights)), self.T)]
+        if self.has_bias:
+            kind = integer_type(net.bias) if self.integer else "float"
+            kind = {"uint8_t": "int16_t", "uint16_t": "int32_t"}.get(kind, kind)
+            self.row_tables.append(("bias", net.bias, kind))
+        if not self.same_shift:
+            self.row_tables.append(("shift", net.shift, "int8_t"))
+        if self.has_listed:
+            self.row_tables.append(("from", slots, integer_type(np.array(layout.n_slots - 1))))
+            self.row_tables.append(("at", at, integer_type(at)))
+        self.stages = list(self._stages())
+
+    def _reads_inputs_directly(self) -> bool:
+        """Whether no row reads inputs and neurons, so that inputs need not be copied to the states."""
+        coding, layout = self.coding, self.layout
+        if coding is None or not layout.once or coding.middle or self.X != self.T or self.blueprint.timing is not None:
+            return False
+        ends = [(block.first, block.first + block.count) for block in layout.blocks if block.full]
+        listed = len(ends) < len(layout.blocks)
+        return self.unrolled or (not listed and all(first >= self.n or end <= self.n for first, end in ends))
+
     def _kept(self, row: int) -> bool:
         """Whether the state of a row is stored: not if only its sum is wanted."""
-        return row not in self.net.unshifted or row in self.layout.read
-
-    def _walk(self) -> dict[str, Any]:
-        layout, net = self.layout, self.net
-        counts = [block.count for block in layout.blocks if block.full]
-        by = 0 if not counts else 8 if max(counts) >= 32 else 4 if max(counts) >= 8 else 1
-        same = len({int(net.shift[row]) for row in range(layout.n_rows) if self._kept(row)}) <= 1
-        at, slots = layout.listed()
-        rows = [("weights", layout.table(list(net.weights)), self.state)]
-        if self.integer or net.bias.any():
-            kind = integer_type(net.bias) if self.integer else "float"
-            rows.append(("bias", net.bias, {"uint8_t": "int16_t", "uint16_t": "int32_t"}.get(kind, kind)))
-        rows += [] if same else [("shift", net.shift, "int8_t")]
-        if len(slots):
-            rows += [("from", slots, integer_type(np.array(layout.n_slots - 1))), ("at", at, integer_type(at))]
-        return {
-            "stages": list(self._stages()), "once": layout.once, "unrolled": self.unrolled, "direct": self.direct,
-            "by": by, "rest": by == 1 or any(count % by for count in counts), "has_listed": bool(len(slots)),
-            "listed_at": sum((b.end - b.begin) * b.count for b in layout.blocks if b.full), "rows_tables": rows,
-            "has_bias": self.integer or net.bias.any(), "same_shift": same, "negative_shift": (net.shift < 0).any(),
-            "room": max(layout.n_rows, 1) if self.direct else layout.n_slots,
-        }  # fmt: skip
+        return row not in self.given_rows or row in self.layout.read
 
     def _stages(self) -> Iterator[dict[str, Any]]:
+        """Yield the loops of each stage; without loops its rows one by one, whose sums leave out states still 0."""
         live = np.arange(self.layout.n_slots) < (self.n if self.blueprint.timing is None else self.layout.n_slots)
         for stage in self.layout.stages:
             runs = [run for a, b in stage.rows for run in self._runs(a, b)]
@@ -155,60 +163,46 @@ class _Header:
                 yield {"times": stage.times, "runs": runs}
                 continue
             for _ in range(stage.times):
-                yield {
-                    "times": 1,
-                    "runs": [self._unrolled(run, row, live) for run in runs for row in range(run.begin, run.end)],
-                }
+                yield {"times": 1, "runs": [replace(run, terms=self._terms(run.begin, live)) for run in runs]}
                 for a, b in stage.rows:
                     live[self.n + a : self.n + b] = True
 
     def _runs(self, begin: int, end: int) -> Iterator[_Run]:
         """Split rows of a block into runs that are treated alike: outputs that follow each other, stored or not."""
-        start = begin
-        for row in range(begin + 1, end + 1):
-            if row < end and self._role(row) == self._role(start):
-                continue
-            block, given = self.layout.block_of(start), self._given(start)
+
+        def role(row: int) -> tuple[int | None, bool, int]:
+            given = self.given_rows.get(row)
+            return None if given is None else row - given, self._kept(row), row * self.unrolled
+
+        for (_, kept, _), rows in groupby(range(begin, end), role):
+            start, *more = rows
+            block = self.layout.block_of(start)
             first, array = block.first, "s"
             if self.direct:
                 first, array = (first, "x") if first < self.n else (first - self.n, "s")
-            source = f"{array} + {first}" if first else array
-            base = block.at - block.count * block.begin
-            yield _Run(start, row, block, given, self._kept(start), int(self.net.shift[start]), base, source)
-            start = row
+            source, base = f"{array} + {first}" if first else array, block.at - block.count * block.begin
+            given, shift = self.given_rows.get(start), int(self.net.shift[start])
+            yield _Run(start, start + len(more) + 1, block, given, kept, shift, base, source)
 
-    def _given(self, row: int) -> int | None:
-        if row not in self.net.unshifted:
-            return None
-        return int(np.flatnonzero(self.layout.outputs == self.n + row)[0])
+    def _terms(self, row: int, live: BoolArray) -> list[tuple[str, str]]:
+        """Return weights and states of the products of a row."""
+        wide = "(int32_t)" if self.net.dtype == "int16" else ""
+        found = []
+        for slot, w in zip(self.layout.sources[row].tolist(), self.net.weights[row].tolist(), strict=True):
+            if (live[slot] or self.layout.once) and (w or not self.integer):
+                state = f"x[{slot}]" if self.direct and slot < self.n else f"s[{slot - self.n * self.direct}]"
+                found.append((f"{wide}{w}" if self.integer else literal(w), state))
+        return found
 
-    def _role(self, row: int) -> tuple[int | None, bool]:
-        given = self._given(row)
-        return None if given is None else row - given, self._kept(row)
 
-    def _unrolled(self, run: _Run, row: int, live: BoolArray) -> _Run:
-        """Return one row as a sum without a loop; states that are still 0 are left out."""
-        net, terms = self.net, []
-        for slot, w in zip(self.layout.sources[row].tolist(), net.weights[row].tolist(), strict=True):
-            state = f"x[{slot}]" if self.direct and slot < self.n else f"s[{slot - self.n * self.direct}]"
-            if not (live[slot] or self.layout.once):
-                continue
-            if not self.integer:
-                terms.append(("+", literal(w), state))
-            elif w:
-                wide = "(int32_t)" if net.dtype == "int16" else ""
-                terms.append(("-" if w < 0 else "+", f"{wide}{abs(w)}", state))
-        start = f"(int32_t){int(net.bias[row])}" if self.integer else literal(net.bias[row])
-        given, shift = self._given(row), int(net.shift[row])
-        return replace(run, begin=row, end=row + 1, given=given, shift=shift, start=start, terms=tuple(terms))
-
-    def _outputs(self) -> dict[str, Any]:
-        """Return where outputs are among the states, but for those whose sums are outputs."""
-        slots, away = self.layout.outputs, self.n if self.direct else 0
-        consecutive = not self.net.unshifted and (slots >= 0).all() and (np.diff(slots) == 1).all()
-        copied = [
-            (o, None if slot < 0 else slot - away)
-            for o, slot in enumerate(slots.tolist())
-            if slot < 0 or slot - self.n not in self.net.unshifted
-        ]
-        return {"first_output": int(slots[0]) - away if consecutive else None, "copied": copied}
+def _columns(blueprint: Blueprint) -> list[dict[str, Any]]:
+    """Return the columns of a table with their identifiers and first features."""
+    found, first = [], 0
+    for column, name in zip(blueprint.columns, identifiers(each.name for each in blueprint.columns), strict=True):
+        texts = enumerate(column.categories)
+        known = [(k, text) for k, text in texts if "\0" not in text and len(text.encode()) < 4000]
+        levels = [*column.categories, *["other"] * column.other]
+        facts = {"id": name, "ids": identifiers(levels), "levels": levels, "known": known, "first": first}
+        found.append(vars(column) | facts | {"width": column.width, "unseen": column.unseen})
+        first += column.width
+    return found

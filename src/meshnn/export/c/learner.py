@@ -7,7 +7,6 @@ settings, tables and initial values are constants, and functions and branches th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,7 @@ from meshnn.arrays import Array
 from meshnn.codes import ACTIVATIONS, LossCode, StepRule
 from meshnn.errors import MeshError
 from meshnn.export.c.text import Tables, arithmetic_begin, called, check_name, functions, literal, renamed, render
-from meshnn.export.snapshot import LEARNERS, MAGIC, VERSION, graph_checksum, sections
-from meshnn.files import write_whole
+from meshnn.export.snapshot import LEARNERS, MAGIC, VERSION, graph_checksum, section_arrays
 
 #: Settings in the order of `rule`, as in `portable.c`.
 SETTINGS = (
@@ -45,14 +43,10 @@ def learner_header(stream: Any, name: str = "net", top: Sequence[str] = (), tabl
     if not len(stream.net.par):
         raise MeshError("no parameter of the net reaches an output: there is nothing to learn")
     t, room, N = stream.topology, stream.room, stream.ties.n_parameters
-    fields = _fields(stream)
-    saved, saved_all = (
-        36 + 4 * sum(fields[name].size for name in sections(everything) if name in fields)
-        for everything in (False, True)
-    )
+    saved, saved_all = (36 + 4 * _count(stream, everything) for everything in (False, True))
     tick, update = 2 * len(stream.net.code) + len(room.w) + len(room.column), (3 if len(room.P) else 2) * N
-    interface = {"prefix": f"{name}_", "given": t.n_inputs, "outputs": t.n_outputs, "targets": stream.net.n_targets,
-                 "saved": saved_all}  # fmt: skip
+    interface = {"prefix": f"{name}_", "struct": "learner", "given": t.n_inputs, "outputs": t.n_outputs,
+                 "targets": stream.net.n_targets, "saved": saved_all, "functions": {}}  # fmt: skip
     widest = max(t.n_edges, len(room.J), len(room.P), len(stream.net.sub_src), 7 * t.n_inputs, len(room.theta))
     return render(
         "learner.h.j2", top=top, p=f"{name}_", up=name.upper(), stream=stream, net=stream.net, t=t, N=N,
@@ -66,27 +60,20 @@ def learner_header(stream: Any, name: str = "net", top: Sequence[str] = (), tabl
     )  # fmt: skip
 
 
-def write_learner(stream: Any, path: str | PathLike[str], name: str = "net") -> None:
-    """Write the header, whole or not at all."""
-    write_whole(path, [learner_header(stream, name).encode()])
-
-
-def _fields(stream: Any) -> dict[str, Array]:
-    """Return the arrays that the learner remembers, with their initial values, in the order in which they are saved."""
-    found = {name: getattr(stream.room, name) for name in sections(everything=True)}
-    found["theta"] = found["theta"][: stream.ties.n_parameters]
-    return {name: values for name, values in found.items() if values.size}
+def _count(stream: Any, everything: bool = True) -> int:
+    """Return how many numbers are saved."""
+    return sum(values.size for values in section_arrays(stream, everything).values())
 
 
 def learner_bytes(stream: Any) -> int:
     """Return the bytes of RAM of the struct of a learner."""
-    return int(4 * (sum(values.size for values in _fields(stream).values()) + len(stream.room.clock)))
+    return 4 * (_count(stream) + len(stream.room.clock))
 
 
 def _constants(stream: Any, saved: int, saved_all: int) -> dict[str, object]:
     """Return the sizes and the words of saved bytes that the functions use."""
     t, net, room = stream.topology, stream.net, stream.room
-    graph = graph_checksum(t, stream.codes, stream.ties.number, stream.ties.n_parameters)
+    graph = graph_checksum(t, stream.codes, stream.ties)
     return {
         "INPUTS": t.n_inputs, "CLAMPED": t.n_clamped, "NEURONS": t.n_neurons, "ROWS": len(net.code),
         "OUTPUTS": t.n_outputs, "TARGETS": net.n_targets, "PARAMETERS": stream.ties.n_parameters,
@@ -101,9 +88,10 @@ def _arrays(stream: Any) -> list[dict[str, Any]]:
     """Return the arrays of the struct; initial values that are all the same, or a multiple of the unit matrix, need no
     table."""
     found = []
-    for name, values in _fields(stream).items():
-        same = bool((values.view(np.uint32) == values.view(np.uint32)[0]).all())
-        n = stream.ties.n_parameters
+    for name, values in section_arrays(stream, everything=True).items():
+        if not values.size:
+            continue
+        same, n = bool((values.view(np.uint32) == values.view(np.uint32)[0]).all()), stream.ties.n_parameters
         corners = np.concatenate([[0], np.cumsum(np.arange(n, 1, -1))]).astype(np.int64)  # the diagonal of P
         diagonal = name == "P" and np.count_nonzero(values) == n and len(set(values[corners].tolist())) == 1
         how = "same" if same else "diagonal" if diagonal else "table"
@@ -123,22 +111,8 @@ def _runs(net: Any) -> Array | None:
 def _index_tables(stream: Any) -> list[tuple[str, Array, str]]:
     """Return name, values and type of the index tables."""
     net, runs = stream.net, _runs(stream.net)
-    names = [
-        "ptr",
-        "col",
-        "num",
-        "row_ptr",
-        "rows",
-        "par_ptr",
-        "par",
-        "edge_ptr",
-        "edge_row",
-        "edge_src",
-        "out_row",
-        "sub_ptr",
-        "sub_num",
-    ]
-    tables = {name: getattr(net, name) for name in names}
+    names = "ptr col num row_ptr rows par_ptr par edge_ptr edge_row edge_src out_row sub_ptr sub_num"
+    tables = {name: getattr(net, name) for name in names.split()}
     tables |= {"sub_src": net.sub_src} if runs is None else {"sub_from": runs}
     if len(set(net.code.tolist())) > 1:
         tables["code"] = net.code

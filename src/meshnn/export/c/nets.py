@@ -61,38 +61,30 @@ class ReferenceNet:
                     seen.append(s.copy())
         return sums
 
-    def states(self, Z: Array) -> list[Array]:
-        """Return the states (n, n_slots) of all samples after each tick; of a net in time, of each step in turn."""
-        timing, seen = self.blueprint.timing, list[Array]()
-        s = np.zeros((1 if timing else len(Z), self.layout.n_slots), Z.dtype)
-        for z in Z if timing else [Z]:
-            s[:, : self.blueprint.n_inputs] = z
-            for _ in range(timing.per_step if timing else 1):
-                self.tick(s, seen)
-        return seen
+    def outputs(self, Z: Array, seen: list[Array] | None = None) -> Array:
+        """Return the outputs (n, n_outputs) of scaled features, or after each step of a net in time.
 
-    def outputs(self, Z: Array) -> Array:
-        """Return the outputs (n, n_outputs) of scaled features, or after each step of a net in time."""
+        The states (n, n_slots) after each tick are appended to `seen`; of a net in time, of each step in turn.
+        """
         timing, n = self.blueprint.timing, self.blueprint.n_inputs
         s = np.zeros((1 if timing else len(Z), self.layout.n_slots), Z.dtype)
         if timing is None:
             s[:, :n] = Z
-            return self._read(s, self.tick(s))
-        found, mean, ticks = [], timing.readout == "mean", 0
-        total = np.zeros((1, self.blueprint.n_outputs), Z.dtype)
+            return self._read(s, self.tick(s, seen))
+        found, mean = np.zeros((len(Z), self.blueprint.n_outputs), Z.dtype), timing.readout == "mean"
+        total = np.zeros(self.blueprint.n_outputs, Z.dtype)
         for t, z in enumerate(Z):
             s[:, :n] = z
             later, more = s, total
             for k in range(1, timing.per_step + timing.delay + 1):
-                sums = self.tick(later)
-                past = ticks + k - timing.delay
+                sums = self.tick(later, seen if k <= timing.per_step else None)
+                past = t * timing.per_step + k - timing.delay
                 if mean and past > 0 and past % timing.per_step == 0:
-                    more = more + self._read(later, sums)
+                    more = more + self._read(later, sums)[0]
                 if k == timing.per_step:  # the rest is forgotten: the last step is held until it is read
                     later, total = s.copy(), more
-            ticks += timing.per_step
-            found.append(more / (t + 1) if mean else self._read(later, sums))
-        return np.concatenate(found) if found else np.zeros((0, self.blueprint.n_outputs), Z.dtype)
+            found[t] = more / (t + 1) if mean else self._read(later, sums)[0]
+        return found
 
     def _read(self, s: Array, sums: dict[int, Array]) -> Array:
         found = np.zeros((len(s), self.blueprint.n_outputs), s.dtype)
@@ -122,6 +114,13 @@ def scaled(blueprint: Blueprint, X: Array) -> Array:
     if np.isfinite(blueprint.x_cut):
         Z = np.clip(np.where(np.isfinite(X), Z, 0.0), -blueprint.x_cut, blueprint.x_cut)
     return Z
+
+
+def settled_states(layout: Layout, Z: Array) -> Array:
+    """Return states (count, n_slots) of the net in floats: after the last 16 ticks, or after all of a net in time."""
+    seen: list[Array] = []
+    FloatNet(layout).outputs(Z, seen)
+    return np.concatenate(seen[-16:] if layout.blueprint.timing is None else seen)  # cycles settle
 
 
 def float_outputs(blueprint: Blueprint, X: Array) -> Array:
@@ -276,12 +275,12 @@ class IntegerNet(ReferenceNet):
             raise ExportError(f"a sum of the net could be {bound.max()}, which does not fit in 32 bits")
         return bound
 
-    def outputs(self, Z: Any) -> IntArray:
+    def outputs(self, Z: Any, seen: list[Array] | None = None) -> IntArray:
         """Return the outputs (n, n_outputs) of coded features, or after each step of a net in time; the bits of C."""
         Q = np.asarray(Z, np.int64)
         code = self.coding.missing
         missing: Any = np.zeros(len(Q), np.bool_) if code is None else np.equal(Q, code).any(axis=1)
-        found = super().outputs(np.where(missing[:, None], 0, Q))
+        found = super().outputs(np.where(missing[:, None], 0, Q), seen)
         if self.blueprint.timing is not None:  # from that step on
             missing = np.logical_or.accumulate(missing)
         found[missing] = -(2**31)

@@ -9,6 +9,7 @@ added to the bias. Without samples, C is diagonal, from the variances that the m
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from meshnn.arrays import Array, IntArray
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c.layout import Layout
-from meshnn.export.c.nets import TABLES, Coding, FloatNet, IntegerNet, table_of
+from meshnn.export.c.nets import TABLES, Coding, IntegerNet, settled_states, table_of
 from meshnn.export.ranges import Ranges
 
 
@@ -63,7 +64,7 @@ class Quantiser:
 
     def __call__(self, weights: Array | None = None) -> IntegerNet:
         """Return the integer net with these weights, or those of the blueprint."""
-        blueprint = self.blueprint if weights is None else self.blueprint.with_weights(weights)
+        blueprint = self.blueprint if weights is None else replace(self.blueprint, weights=weights)
         layout = self.layout if weights is None else Layout(blueprint, padded=True, size=self.bits // 8)
         return _Rounding(self, layout).net()
 
@@ -74,8 +75,7 @@ class Quantiser:
             neurons = np.concatenate([np.arange(self.blueprint.n_inputs), layout.neurons])
             margin = 1.2 if self.bits == 8 else 4.0  # other rows have larger states, and 16 bits have digits to spare
             return _Seen(margin * ranges.largest[neurons], ranges.mean[neurons], ranges.variance[neurons])
-        states = FloatNet(layout).states(self.coding.unit * self.coding(self.X) + self.coding.offset)
-        found = np.concatenate(states[-16:] if self.blueprint.timing is None else states)
+        found = settled_states(layout, self.coding.unit * self.coding(self.X) + self.coding.offset)
         return _Seen(np.abs(found).max(axis=0), found.mean(axis=0), np.zeros(0), found)
 
 
@@ -141,12 +141,10 @@ class _Rounding:
             else:
                 scale[row], shift[row] = self._line(row)
             weights[row], bias[row] = self._rounded(row, scale[row], int(shift[row]), thorough=True)[:2]
-        out_scale = np.array(
-            [
-                0.0 if slot < 0 else scale[slot - n] if slot - n in sums else self.unit[slot]
-                for slot in layout.outputs.tolist()
-            ]
-        )
+        unit, slots = self.unit.copy(), layout.outputs
+        for row in sums:
+            unit[n + row] = scale[row]
+        out_scale = np.where(slots >= 0, unit[slots], 0.0)
         step = np.zeros(len(self.blueprint.src))
         for row in range(rows):
             step[layout.edges[row]] = scale[row] / self.unit[layout.sources[row]]

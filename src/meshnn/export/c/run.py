@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,8 @@ class _Compiled:
     def __init__(
         self, path: str | PathLike[str], *, compiler: str | None = None, flags: tuple[str, ...] | list[str] = FLAGS
     ) -> None:
-        path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CompilerError(f"{path} cannot be read ({error}); name a header that to_c wrote") from None
         mark = " * interface: "
@@ -45,43 +45,49 @@ class _Compiled:
         if found is None:
             raise CompilerError(f"{path} is no header that to_c wrote: no line begins with {mark!r}")
         self.interface: dict[str, Any] = json.loads(found.removeprefix(mark))
-        if self.learns != ("targets" in self.interface):
+        if self.learns != (self.interface["struct"] == "learner"):
             what = "does not learn; CNet" if self.learns else "learns; CLearner"
             raise CompilerError(f"{path} is a header that {what} runs it")
         self.n_inputs, self.n_outputs = int(self.interface["given"]), int(self.interface["outputs"])
-        wrapper = render("run.c.j2", learns=self.learns, **self.interface)
-        self._library = _compiled(text, wrapper, compiler, tuple(flags))
-        self._state: Any = None
-        if self.learns or self.interface["timed"]:
+        self._library = _compiled(text, render("run.c.j2", **self.interface), compiler, flags)
+        self._memory: Any = None
+        if self.interface["struct"]:
             self._library.cnet_size.restype = ctypes.c_long
-            self._state = ctypes.create_string_buffer(self._library.cnet_size())
-            self._library.cnet_init(self._state)
-
-    def _samples(self, X: Any, dtype: Any, width: int) -> Array:
-        found = np.asarray(X)
-        if found.ndim != 2 or found.shape[1] != width:
-            raise DataError(f"X must have shape (n, {width}), got {found.shape}")
-        return np.ascontiguousarray(found, dtype)
+            self._memory = ctypes.create_string_buffer(self._library.cnet_size())
+            self._library.cnet_init(self._memory)
 
 
-def _compiled(header: str, wrapper: str, compiler: str | None, flags: tuple[str, ...]) -> Any:
+def _compiled(header: str, wrapper: str, compiler: str | None, flags: Iterable[str]) -> Any:
     names = [compiler] if compiler else [name for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name]
     tool = next((found for name in names if (found := shutil.which(name))), None)
     if tool is None:
-        raise CompilerError(f"there is no C compiler ({', '.join(map(str, names))}); install gcc, or set CC")
+        raise CompilerError(f"there is no C compiler ({', '.join(names)}); install gcc, or set CC")
     with tempfile.TemporaryDirectory(prefix="meshnn-c-") as folder:
+        source, library = Path(folder) / "net.c", Path(folder) / "net.so"
         (Path(folder) / "net.h").write_text(header, encoding="utf-8")
-        (Path(folder) / "net.c").write_text('#include "net.h"\n' + wrapper, encoding="utf-8")
-        library = Path(folder) / "net.so"
-        call = [tool, *flags, "-shared", "-fPIC", "-o", str(library), str(Path(folder) / "net.c")]
+        source.write_text('#include "net.h"\n' + wrapper, encoding="utf-8")
+        call = [tool, *flags, "-shared", "-fPIC", "-o", str(library), str(source)]
         done = subprocess.run(call, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CompilerError(f"{tool} refuses the header:\n{done.stderr[-2000:]}")
         return ctypes.CDLL(str(library))
 
 
+def _samples(X: Any, width: int, dtype: Any = np.float32) -> Array:
+    """Return samples as an array that C can read."""
+    found = np.asarray(X)
+    if found.ndim != 2 or found.shape[1] != width:
+        raise DataError(f"X must have shape (n, {width}), got {found.shape}")
+    return np.ascontiguousarray(found, dtype)
+
+
 def _pointer(array: Array | None) -> Any:
     return None if array is None else array.ctypes.data_as(ctypes.c_void_p)
+
+
+def _dtype(kind: str) -> np.dtype[Any]:
+    """Return the dtype of a type of C."""
+    return np.dtype({"float": "float32", "int": "int32"}.get(kind, kind.removesuffix("_t")))
 
 
 class CNet(_Compiled):
@@ -115,69 +121,50 @@ class CNet(_Compiled):
     """
 
     @property
-    def n_classes(self) -> int | None:
-        """Return the number of classes or labels, None if there are none."""
-        return self.interface["classes"] or None
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """Return the dtype of the features that the header takes."""
-        return _dtype(self.interface["takes"])
+        return _dtype(self.interface["functions"]["outputs"]["x"])
 
     def outputs(self, X: Any) -> Array:
         """Return the outputs `(n, n_outputs)` of the net as they are; of a net in time after each step."""
-        return self._called("outputs", X, self.n_outputs, self.interface["gives"])
+        return self._called("outputs", X)
 
     def predict(self, X: Any) -> Array:
         """Return the numbers of classes `(n,)`, the labels `(n, n_labels)` or the values, as the header gives them.
 
         A net in time continues from its last step; `reset` starts again.
         """
-        kind = self.interface["predicts"]
-        if kind is None:
-            raise ExportError("this header has no function that predicts; use outputs(X)")
-        single = self.interface["returns"]
-        found = self._called("predict", X, 1 if single else self.n_outputs, kind)
-        return found[:, 0] if single else found
+        return self._called("predict", X)
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probabilities `(n, n_classes)`."""
-        if self.n_classes is None:
-            raise ExportError("this header gives no probabilities")
-        return self._called("probabilities", X, self.n_classes, "float")
+        return self._called("probabilities", X)
 
     def quantise(self, X: Any) -> Array:
         """Return features, or columns of a table, as an integer net takes them."""
-        if not self.interface["quantises"]:
-            raise ExportError("this header takes features as they are; there is nothing to quantise")
-        samples = self._samples(X, np.float32, self.n_inputs)
-        out = np.empty((len(samples), int(self.interface["inputs"])), self.dtype)
-        self._library.cnet_quantise(_pointer(samples), _pointer(out), ctypes.c_long(len(out)))
-        return out
+        return self._called("quantise", X)
 
     def reset(self) -> None:
         """Let a net in time forget its steps."""
-        if self._state is not None:
-            self._library.cnet_init(self._state)
+        if self._memory is not None:
+            self._library.cnet_init(self._memory)
 
-    def _called(self, what: str, X: Any, width: int, kind: str) -> Array:
-        found = np.asarray(X)
-        if self.dtype.kind in "iu":
-            limits = np.iinfo(self.dtype)
+    def _called(self, name: str, X: Any) -> Array:
+        """Call a function of the header for each sample."""
+        functions = self.interface["functions"]
+        if name not in functions:
+            raise ExportError(f"this header has no function {name}, only {', '.join(functions)}")
+        f, found = functions[name], np.asarray(X)
+        if (kind := _dtype(f["x"])).kind in "iu":
+            limits = np.iinfo(kind)
             if not np.array_equal(found, np.rint(found)) or (found < limits.min).any() or (found > limits.max).any():
-                how = "net.quantise(X) makes them" if self.interface["quantises"] else "see the comment in the header"
+                how = "net.quantise(X) makes them" if "quantise" in functions else "see the comment in the header"
                 raise DataError(f"this header takes whole numbers from {limits.min} to {limits.max}; {how}")
-        columns = self.n_inputs if self.dtype.kind == "f" else int(self.interface["inputs"])
-        samples = self._samples(found, self.dtype, columns)
-        out = np.empty((len(samples), width), _dtype(kind))
-        state = [] if self._state is None else [self._state]
-        getattr(self._library, f"cnet_{what}")(*state, _pointer(samples), _pointer(out), ctypes.c_long(len(out)))
-        return out
-
-
-def _dtype(kind: str) -> np.dtype[Any]:
-    """Return the dtype of a type of C."""
-    return np.dtype({"float": "float32", "int": "int32"}.get(kind, kind.removesuffix("_t")))
+        samples = _samples(found, f["width"], kind)
+        out = np.empty((len(samples), f["count"]), _dtype(f["y"]))
+        memory = [self._memory] if f["steps"] else []
+        getattr(self._library, f"cnet_{name}")(*memory, _pointer(samples), _pointer(out), ctypes.c_long(len(out)))
+        return out[:, 0] if f["returns"] else out
 
 
 class CLearner(_Compiled):
@@ -209,38 +196,38 @@ class CLearner(_Compiled):
     @property
     def ram_bytes(self) -> int:
         """Return the bytes of the struct of the learner on this computer."""
-        return len(self._state)
+        return len(self._memory)
 
     def run(self, X: Any, Y: Any = None) -> Array:
         """Return the outputs `(T, n_outputs)` of samples `(T, n_inputs)`, each before its target is learned.
 
         Targets have shape `(T, n_targets)`; without them nothing is learned.
         """
-        samples = self._samples(X, np.float32, self.n_inputs)
+        samples, width, targets = _samples(X, self.n_inputs), self.interface["targets"], None
         out = np.empty((len(samples), self.n_outputs), np.float32)
-        targets = None
         if Y is not None:
             targets = np.ascontiguousarray(np.asarray(Y, np.float32).reshape(len(samples), -1))
-            if targets.shape[1] != (width := self.interface["targets"]):
+            if targets.shape[1] != width:
                 raise DataError(f"Y must have shape ({len(samples)}, {width}), got {np.shape(Y)}")
         pointers = [_pointer(array) for array in (samples, targets, out)]
-        self._library.cnet_run(self._state, *pointers, ctypes.c_long(len(samples)))
+        self._library.cnet_run(self._memory, *pointers, ctypes.c_long(len(samples)))
         return out
 
     def reset(self) -> None:
         """Forget the state, and keep what was learned."""
-        self._library.cnet_reset(self._state)
+        self._library.cnet_reset(self._memory)
 
     def restore(self, content: bytes) -> int:
         """Take up what `net_save` wrote; return 0, or the number of the fault, see the header."""
-        return int(self._library.cnet_restore(self._state, content, ctypes.c_uint32(len(content))))
+        return int(self._library.cnet_restore(self._memory, content, ctypes.c_uint32(len(content))))
 
     def counts(self) -> list[int]:
         """Return how many samples were seen, updates made, updates left out and states set to 0."""
-        return [int(self._library.cnet_count(self._state, k)) for k in range(4)]
+        clock = np.frombuffer(self._memory, np.uint32)[-4:]  # the last of the struct
+        return [int(count) for count in clock]
 
     def save(self, everything: bool = False) -> bytes:
         """Return what `net_save` writes: parameters and scaling, or the whole state; for `meshnn import`."""
         buffer = ctypes.create_string_buffer(int(self.interface["saved"]))
-        size = int(self._library.cnet_save(self._state, buffer, ctypes.c_int(bool(everything))))
+        size = int(self._library.cnet_save(self._memory, buffer, ctypes.c_int(bool(everything))))
         return buffer.raw[:size]

@@ -13,13 +13,13 @@ from meshnn.arguments import known, switch
 from meshnn.arrays import Array
 from meshnn.errors import DataError
 from meshnn.export.blueprint import Blueprint, ExportError
-from meshnn.export.c.header import net_header
+from meshnn.export.c.header import Header
 from meshnn.export.c.layout import Layout
 from meshnn.export.c.learner import learner_bytes, learner_header
 from meshnn.export.c.nets import FloatNet, IntegerNet, ReferenceNet, float_outputs
 from meshnn.export.c.quantise import Quantiser
-from meshnn.export.c.text import Tables, check_name, plain
-from meshnn.export.check import score, targets_of
+from meshnn.export.c.text import Tables, check_name, plain, render
+from meshnn.export.check import score
 from meshnn.files import write_whole
 
 __all__ = ["CReport", "write_c"]
@@ -84,11 +84,10 @@ def write_c(
         elif switch("tune", tune):
             net = model._tuned(quantiser, net, samples)
     if y is not None and samples is not None:
-        truth = targets_of(blueprint, y, len(samples))
-        what, found = score(blueprint, float_outputs(blueprint, samples), truth)
+        what, found = score(blueprint, float_outputs(blueprint, samples), y)
         note = f"{what} on the {len(samples):,} sample{'s' * (len(samples) != 1)} passed: {found:.4f} in floats"
         if isinstance(net, IntegerNet):
-            found = score(blueprint, net.outputs(net.coding(samples)) * net.out_scale, truth)[1]
+            found = score(blueprint, net.outputs(net.coding(samples)) * net.out_scale, y)[1]
             note += f", {found:.4f} in {dtype}"
         notes.append(note)
     return write_net(net, path, optimize, name, tuple(notes))
@@ -99,10 +98,12 @@ def write_net(
 ) -> CReport:
     """Write a net in floats or whole numbers as a header."""
     layout, integer = net.layout, net if isinstance(net, IntegerNet) else None
-    text, table_bytes = net_header(net, name, optimize, notes)
-    write_whole(path, [text.encode()])
+    header = Header(net, name, optimize, notes)
+    write_whole(path, [render("net.h.j2", **vars(header)).encode()])
     ram = net.size * (layout.n_slots + (0 if layout.once else layout.n_rows)) + 4 * net.blueprint.n_outputs
-    return CReport(fsdecode(path), net.dtype, layout.n_edges, layout.multiply_adds, table_bytes, ram, notes, integer)
+    return CReport(
+        fsdecode(path), net.dtype, layout.n_edges, layout.multiply_adds, header.tables.bytes, ram, notes, integer
+    )
 
 
 def _write_learner(model: Any, blueprint: Blueprint, path: str | PathLike[str], name: str) -> CReport:
@@ -141,9 +142,8 @@ def _names(blueprint: Blueprint) -> list[str]:
 
 def _samples(model: Any, blueprint: Blueprint, X: Any) -> Array:
     """Return samples as encoded features (n, n_inputs)."""
-    encoded = model._encoded_samples(X)
     try:
-        found = np.asarray(encoded, np.float64)
+        found = np.asarray(model._encoded_samples(X), np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"X must be a table of numbers ({error})") from None
     if found.ndim != 2 or found.shape[1] != blueprint.n_inputs or not len(found):

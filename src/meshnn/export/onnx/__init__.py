@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from meshnn.arguments import known, switch, whole_number
-from meshnn.arrays import Array, IntArray
+from meshnn.arrays import Array
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.onnx.features import encoded, missing_flag, scaled
 from meshnn.export.onnx.graph import Graph, imported
-from meshnn.export.onnx.net import OnnxNet, one_step, state_neurons, whole_sequence
+from meshnn.export.onnx.net import OnnxNet, in_time, state_neurons
 from meshnn.files import as_path, write_whole
 
 __all__ = ["to_onnx"]
@@ -99,11 +99,13 @@ def build(
         features = encoded(graph, blueprint)
         flag = missing_flag(graph, blueprint, features)
         net = OnnxNet(blueprint, graph, scaled(graph, blueprint, features))
-        net.run(_ticks(blueprint))
+        *ticks, last = blueprint.timetable
+        never = np.setdiff1d(blueprint.outputs, np.concatenate(ticks)) if ticks else blueprint.outputs
+        net.run([*ticks, np.union1d(last, never)])
         outputs = net.collected(blueprint.outputs, "outputs")
         outputs = graph.add("Add", (outputs, flag), "missing/checked") if flag else outputs
     else:
-        outputs = (whole_sequence if sequence else one_step)(graph, blueprint, timing)
+        outputs = in_time(graph, blueprint, timing, sequence)
     states, graph.outputs = graph.outputs, []
     axes = ("T", "N") if steps else ("N",)
     if blueprint.classes:
@@ -112,17 +114,6 @@ def build(
         _add_values(graph, blueprint, outputs, axes)
     graph.outputs += states
     return graph
-
-
-def _ticks(blueprint: Blueprint) -> list[IntArray]:
-    """Return the timetable, with outputs that no neuron reads in the last tick if they can wait or never change."""
-    ticks, outputs = list(blueprint.timetable), blueprint.outputs
-    read = np.isin(outputs, blueprint.src[blueprint.alive])
-    made = np.isin(outputs, np.concatenate(ticks))
-    late = outputs[~read] if blueprint.once else outputs[~made]
-    ticks = [np.setdiff1d(neurons, late) for neurons in ticks]
-    ticks[-1] = np.union1d(ticks[-1], late)
-    return ticks
 
 
 def _metadata(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
@@ -145,9 +136,9 @@ def _metadata(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
 def _add_output(graph: Graph, tensor: str, name: str, shape: tuple[int | str, ...], kind: str = "") -> None:
     """Add a tensor as an output, under its public name."""
     last = graph.nodes[-1]
-    if last.outputs == (tensor,):  # no node reads it yet: it is renamed
+    if list(last.output) == [tensor]:  # no node reads it yet: it is renamed
         name = graph.name(name)
-        graph.nodes[-1] = last._replace(outputs=(name,))
+        last.output[0], last.name = name, f"{name}/{last.op_type}"
     else:
         name = graph.add("Identity", (tensor,), name)
     graph.output(name, shape, kind)

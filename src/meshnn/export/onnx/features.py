@@ -14,8 +14,6 @@ def encoded(graph: Graph, blueprint: Blueprint) -> str:
     if not any(column.categories for column in columns):
         features = graph.input("features", ("N", blueprint.n_inputs))
         return _filled(graph, features, "features/filled", [column.fill for column in columns])
-    if "features" in graph.known:
-        raise ExportError("text columns cannot be part of another model; use model.to_onnx()")
     parts = [_column(graph, column) for column in columns]
     return graph.add("Concat", tuple(parts), "features", axis=1)
 

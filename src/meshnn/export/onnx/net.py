@@ -2,7 +2,7 @@
 
 Neurons of a tick that share an activation are one tensor (batch, neurons). Their weighted sums are one Gemm over the
 tensors that hold their sources, side by side; of large blocks with few edges, products edge by edge. Constants that are
-equal are stored once, so cycles can be unrolled; many equal ticks are a Loop.
+equal are stored once, so cycles are unrolled.
 
 Step t of a sequence is read `delay` ticks after its end: during a later step, or, for the last step, while it is held.
 That is after `lag` more steps, after tick `look` of the last of these, counted from 1.
@@ -10,15 +10,13 @@ That is after `lag` more steps, after tick `look` of the last of these, counted 
 
 from __future__ import annotations
 
-from copy import copy
-
 import numpy as np
 
 from meshnn.arrays import Array, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.export.blueprint import Blueprint, SequenceTiming
 from meshnn.export.onnx.features import missing_flag, scaled
-from meshnn.export.onnx.graph import Graph, Node
+from meshnn.export.onnx.graph import Graph
 
 
 class OnnxNet:
@@ -30,7 +28,6 @@ class OnnxNet:
         self.tensors: list[tuple[str, int]] = []  # name and width
         # the tensor that holds the state of each neuron, -1 if the state is 0, and the column in it
         self.holder, self.column = np.full(blueprint.n_neurons, -1), np.zeros(blueprint.n_neurons, np.int64)
-        self.codes = np.array([ACTIVATIONS[name] for name in blueprint.activations])
         self.put(features, np.arange(blueprint.n_inputs))
 
     def put(self, name: str, neurons: IntArray) -> None:
@@ -39,57 +36,18 @@ class OnnxNet:
         self.tensors.append((name, len(neurons)))
 
     def run(self, ticks: list[IntArray]) -> None:
-        """Run ticks, each given by the neurons whose states are computed."""
-        k = 0
-        while k < len(ticks):
-            self._tick(k + 1, ticks[k])
-            same = 0
-            while k + same + 1 < len(ticks) and np.array_equal(ticks[k + same + 1], ticks[k]):
-                same += 1
-            k += 1
-            # after the first tick, when there are tensors of all states; fewer unrolled ticks load and run faster
-            if same >= 64 and len(ticks[k]):
-                self._loop(k + 1, ticks[k], same)
-                k += same
-
-    def _tick(self, k: int, neurons: IntArray) -> None:
-        groups = self._groups(neurons)
-        made = []
-        for activation, members in groups:
-            label = f"tick{k}" if len(groups) == 1 else f"tick{k}/{activation}"
-            made.append((activate(self.graph, activation, self._summed(label, members), label), members))
-        for name, members in made:
-            self.put(name, members)
-
-    def _groups(self, neurons: IntArray) -> list[tuple[str, IntArray]]:
-        """Group neurons by activation; outputs that no neuron reads are tensors of their own."""
-        r, codes = self.blueprint, self.codes[neurons - self.blueprint.n_clamped]
-        apart = (neurons >= r.n_neurons - r.n_outputs) & ~np.isin(neurons, r.src[r.alive])
-        found = [
-            (code, neurons[(codes == code) & (apart == end)]) for code in np.unique(codes) for end in (False, True)
-        ]
-        return [(list(ACTIVATIONS)[code], members) for code, members in found if len(members)]
-
-    def _loop(self, k: int, neurons: IntArray, count: int) -> None:
-        """Repeat the same tick `count` times."""
-        g, label, groups = self.graph, f"tick{k}_to_{k + count - 1}", self._groups(neurons)
-        inner, body = copy(self), Graph(g.dtype, g, label + "/")
-        inner.graph, inner.joined, inner.tensors = body, dict(self.joined), list(self.tensors)
-        inner.holder, inner.column = self.holder.copy(), self.column.copy()
-        body.input("number", (), "int64")
-        go = body.input("go", (), "bool")
-        for activation, members in groups:
-            inner.put(body.input(f"before/{activation}", ("N", len(members))), members)
-        inner._tick(k, neurons)
-        body.output(body.add("Identity", (go,), "on"), (), "bool")
-        for _, members in groups:
-            body.output(inner.tensors[inner.holder[members[0]]][0], ("N", len(members)))
-        carried = [self.tensors[self.holder[members[0]]][0] for _, members in groups]
-        outputs = tuple(g.name(f"{label}/{activation}") for activation, _ in groups)
-        inputs = g.constant(label + "/count", np.array(count)), g.constant("loop/go", np.array(True)), *carried
-        g.nodes.append(Node("Loop", inputs, outputs, "", {"body": body.proto(label + "/body")}))
-        for name, (_, members) in zip(outputs, groups, strict=True):
-            self.put(name, members)
+        """Run ticks, each given by the neurons whose states are computed; those of one activation are a tensor."""
+        names, away = self.blueprint.activations, self.blueprint.n_clamped
+        for k, neurons in enumerate(ticks):
+            codes = np.array([ACTIVATIONS[names[j - away]] for j in neurons.tolist()], np.int64)
+            groups = [neurons[codes == code] for code in np.unique(codes)]
+            made = []
+            for members in groups:
+                activation = names[members[0] - away]
+                label = f"tick{k + 1}" if len(groups) == 1 else f"tick{k + 1}/{activation}"
+                made.append(activate(self.graph, activation, self._summed(label, members), label))
+            for name, members in zip(made, groups, strict=True):
+                self.put(name, members)
 
     def _summed(self, label: str, members: IntArray) -> str:
         """Return the weighted sums (batch, neurons) of neurons."""
@@ -105,7 +63,6 @@ class OnnxNet:
         entries = width * len(members)
         if entries >= 2**18 and entries > 100 * len(src):  # a matrix that is nearly empty
             return self._by_edges(label, tensor, (rows, dst, weights), bias)
-        g.check_size(entries * np.dtype(g.dtype).itemsize)  # before it is made
         matrix = np.zeros((width, len(members)))
         matrix[rows, dst] = weights
         constants = g.constant(f"{label}/weights", matrix), g.constant(f"{label}/bias", bias)
@@ -183,48 +140,40 @@ def state_neurons(blueprint: Blueprint) -> IntArray:
     return found
 
 
-def _state_width(blueprint: Blueprint, timing: SequenceTiming) -> int:
-    return len(state_neurons(blueprint)) + (blueprint.n_outputs + 1) * (timing.readout == "mean")
+def in_time(graph: Graph, blueprint: Blueprint, timing: SequenceTiming, sequence: bool) -> str:
+    """Add one step per call, or a Scan over sequences (steps, N, n_inputs) of one length; return what is read.
 
-
-def _looks(timing: SequenceTiming, whole: bool) -> tuple[int, int]:
-    """Return how many steps later a step is read, and after which tick of that step."""
-    if timing.readout == "last" and not whole:
-        return 0, timing.per_step + timing.delay
-    lag = -(-timing.delay // timing.per_step)
-    return lag, timing.per_step + timing.delay - timing.per_step * lag
-
-
-def one_step(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -> str:
-    """Add one step per call; a readout at the end of sequences is that of a sequence that ends with this step."""
-    features, width = graph.input("features", ("N", blueprint.n_inputs)), _state_width(blueprint, timing)
-    state = graph.input("state_in", ("N", width)) if width else ""
-    after, outputs = _step(graph, blueprint, timing, features, state, _looks(timing, whole=False))
-    if width:
-        graph.output(graph.add("Identity", (after,), "state_out"), ("N", width))
-    return outputs
-
-
-def whole_sequence(graph: Graph, blueprint: Blueprint, timing: SequenceTiming) -> str:
-    """Add a Scan over sequences (steps, N, n_inputs) of one length; return what is read of each, or after each step."""
-    steps = features = graph.input("features", ("T", "N", blueprint.n_inputs))
-    lag, look = _looks(timing, whole=True)
+    Step by step, a readout at the end of sequences is that of a sequence that ends with this step.
+    """
+    shape = ("N", blueprint.n_inputs)
+    width = len(state_neurons(blueprint)) + (blueprint.n_outputs + 1) * (timing.readout == "mean")
+    lag, look = 0, timing.per_step + timing.delay
+    if sequence or timing.readout != "last":
+        lag = -(-timing.delay // timing.per_step)
+        look -= timing.per_step * lag
+    if not sequence:
+        features, state = graph.input("features", shape), graph.input("state_in", ("N", width)) if width else ""
+        after, outputs = _step(graph, blueprint, timing, features, state, (lag, look))
+        if width:
+            graph.output(graph.add("Identity", (after,), "state_out"), ("N", width))
+        return outputs
+    steps = features = graph.input("features", ("T", *shape))
     if lag:
         last = graph.constant("hold/last", np.full(lag, -1))
         held = graph.add("Gather", (features, last), "hold/steps", axis=0)
         steps = graph.add("Concat", (features, held), "steps", axis=0)
-    width = max(_state_width(blueprint, timing), 1)  # a net without state remembers a missing step there
+    width = max(width, 1)  # a net without state remembers a missing step there
     sizes = batch_of(graph, features, axis=1), graph.constant("state/width", np.array([width]))
-    shape = graph.add("Concat", sizes, "state/shape", axis=0)
-    begin = graph.add("Expand", (graph.constant("zero", 0.0), shape), "state/begin")
+    begin = graph.add("Concat", sizes, "state/shape", axis=0)
+    begin = graph.add("Expand", (graph.constant("zero", 0.0), begin), "state/begin")
     body = Graph(graph.dtype, graph, "step/")
-    state, now = body.input("state", ("N", width)), body.input("features", ("N", blueprint.n_inputs))
+    state, now = body.input("state", ("N", width)), body.input("features", shape)
     found = _step(body, blueprint, timing, now, state, (lag, look))
     for tensor, name, columns in zip(found, ("state_after", "outputs"), (width, blueprint.n_outputs), strict=True):
         body.output(body.add("Identity", (tensor,), name), ("N", columns))
     end, looks = graph.name("state/end"), graph.name("looks")
-    scan = {"body": body.proto("step/body"), "num_scan_inputs": 1}
-    graph.nodes.append(Node("Scan", (begin, steps), (end, looks), "", scan))
+    make, scan = graph.onnx.helper.make_node, {"body": body.proto("step/body"), "num_scan_inputs": 1}
+    graph.nodes.append(make("Scan", (begin, steps), (end, looks), f"{end}/Scan", **scan))
     if timing.readout == "all":
         return _sliced(graph, looks, "looks/of_steps", 0, lag, 2**31) if lag else looks
     return graph.add("Gather", (looks, graph.constant("last", np.array(-1))), "outputs", axis=0)

@@ -77,9 +77,14 @@ def open_collections(
     X: Any, y: Any, sample_weight: Any, classes: bool, settings: Settings, client: Any = None
 ) -> Shards:
     """Return the rows of Dask collections, divided alike."""
-    from distributed import futures_of
+    from distributed import futures_of, get_client
 
-    client = _current_client() if client is None else client
+    try:
+        client = get_client() if client is None else client
+    except ValueError:
+        raise MeshError(
+            "X is a collection of Dask, but there is no client; begin with client = distributed.Client()"
+        ) from None
     if y is None:
         raise DataError("fit needs y, a Series or an array of Dask, or the name of a column of X")
     names = None
@@ -99,17 +104,6 @@ def open_collections(
         client.submit(as_rows, k, names, *arrays, pure=False) for k, arrays in enumerate(zip(*futures, strict=True))
     ]
     return Shards(client, partitions, names, classes, settings)
-
-
-def _current_client() -> Any:
-    from distributed import get_client
-
-    try:
-        return get_client()
-    except ValueError:
-        raise MeshError(
-            "X is a collection of Dask, but there is no client; begin with client = distributed.Client()"
-        ) from None
 
 
 def _columns_of(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError, MeshError
 from meshnn.integrations.dask.group import ShardedSamples, WorkerGroup, living_workers
-from meshnn.integrations.dask.tasks import Inbox, ParquetFiles, as_data, as_shard, describe, read_file, taken
+from meshnn.integrations.dask.tasks import Inbox, as_data, as_shard, describe, read_file, taken
 from meshnn.tables.holdout import HoldoutSplit
 from meshnn.tables.sources import ParquetSource, RowBlock
 from meshnn.training.cluster.plan import ShardPlan
@@ -136,9 +136,8 @@ def read_parquet(
 
     assert source.targets is not None
     table, keep = source.table, {*source.columns, *source.targets, source.weight}
-    sizes = tuple(size for size, _ in table.stamp.values())
     dropped = tuple(name for name in source.table.names if name not in keep)
-    known = ParquetFiles(str(source.path.absolute()), tuple(source.targets), source.weight, dropped, sizes)
+    known = (str(source.path.absolute()), tuple(source.targets), source.weight, dropped)
     whole, kind = split or HoldoutSplit(table.total, np.arange(0)), None if split is None else classes
     before, counts = 0, dict[Any, int]()
     for k, count in enumerate(table.counts):

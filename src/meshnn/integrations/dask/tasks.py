@@ -31,7 +31,7 @@ try:
 except ImportError as error:  # an optional dependency: say how to get it
     raise ImportError("Dask is not installed; pip install 'meshnn[dask]' brings it") from error
 
-__all__ = ["Inbox", "ParquetFiles", "SessionEndedError", "WorkOrder", "as_data", "as_rows", "as_shard", "describe",
+__all__ = ["Inbox", "ParquetTable", "SessionEndedError", "WorkOrder", "as_data", "as_rows", "as_shard", "describe",
            "inbox_of", "read_file", "taken", "work"]  # fmt: skip
 
 
@@ -46,37 +46,30 @@ def as_rows(number: int, names: list[str] | None, X: Any, y: Any, weight: Any = 
     return rows
 
 
-class ParquetFiles(NamedTuple):
-    """A table that every worker opens itself."""
-
-    path: str
-    targets: tuple[str, ...]
-    weight: str | None
-    drop: tuple[str, ...]
-    sizes: tuple[int, ...]  # of the files in bytes
+#: How workers open a table themselves: path, targets, weight and columns to drop, of `ParquetSource`.
+ParquetTable = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]
 
 
 @lru_cache(maxsize=4)
-def _opened(table: ParquetFiles) -> ParquetSource:
-    where = f"a worker on {socket.gethostname()}"
-    try:
-        source = ParquetSource(Path(table.path), list(table.targets), table.weight, table.drop)
-    except MeshError as error:
-        raise DataError(f"{where}: {error}; all workers must see the files at the same place") from None
-    if tuple(size for size, _ in source.table.stamp.values()) != table.sizes:
-        raise DataError(f"{where} sees other files in {table.path}; all must see the same")
-    return source
+def _opened(path: str, targets: tuple[str, ...], weight: str | None, drop: tuple[str, ...]) -> ParquetSource:
+    return ParquetSource(Path(path), list(targets), weight, drop)
 
 
 def read_file(
-    table: ParquetFiles, k: int, split: HoldoutSplit, before: int, classes: bool | None
+    table: ParquetTable, k: int, split: HoldoutSplit, before: int, classes: bool | None
 ) -> tuple[RowBlock, ...]:
     """Read a file: rows to learn from, those held out and those of the sample; see `HoldoutSplit.split`.
 
     `classes` says what the one target must be; None leaves targets as they are.
     """
-    source = _opened(table)
-    weight = None if table.weight is None else np.empty(0)
+    where = f"a worker on {socket.gethostname()}"
+    try:
+        source = _opened(*table)
+    except MeshError as error:
+        raise DataError(f"{where}: {error}; all workers must see the files at the same place") from None
+    if source.table.counts[k : k + 1] != [split.n]:
+        raise DataError(f"{where} sees other files in {table[0]}; all must see the same")
+    weight = None if source.weight is None else np.empty(0)
     blocks = list(source.blocks_of(k)) or [
         RowBlock(np.empty((0, len(source.columns)), np.float32), np.empty(0), weight)
     ]

@@ -194,11 +194,11 @@ class View:
     def dead_without(self, removed: BoolArray) -> BoolArray:
         """Edges that cannot influence an output once those are gone, and those."""
         t = self.mesh.topology
-        rest = ~removed
-        dead = np.ones(t.n_edges, np.bool_)
-        sizes = (t.n_neurons, t.n_clamped, t.n_outputs)
-        dead[rest] = reach.dead_within(*sizes, t.src[rest], t.dst[rest], self.mesh.ticks, self.mesh.awake)
-        return dead
+        src, dst = t.src[~removed], t.dst[~removed]
+        birth = reach.birth_ticks(t.n_neurons, t.n_clamped, src, dst, self.mesh.awake)
+        distance = reach.output_distance(t.n_neurons, t.n_clamped, t.n_outputs, src, dst)
+        dead: BoolArray = birth[t.src] + 1 + distance[t.dst] > self.mesh.ticks
+        return dead | removed
 
     def idle_without(self, removed: BoolArray) -> tuple[BoolArray, BoolArray]:
         """Edges that are dead or do no more than a bias could once those are gone, and those; and the second kind.
