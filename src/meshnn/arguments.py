@@ -1,19 +1,20 @@
-"""Checks of single arguments that topologies, meshes and training share."""
+"""Checks of single arguments that topologies, meshes, tables and training share."""
 
 from __future__ import annotations
 
 import difflib
 import math
-import numbers
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from meshnn.errors import MeshError
+from meshnn.arrays import Array
+from meshnn.errors import DataError, MeshError
 
-__all__ = ["BELOW_1", "FROM_0", "POSITIVE", "SHARE", "as_generator", "as_list", "known", "real_number", "switch",
-           "whole_number"]  # fmt: skip
+__all__ = ["BELOW_1", "FROM_0", "POSITIVE", "SHARE", "as_generator", "as_list", "known", "numbers",
+           "real_number", "switch", "whole_number"]  # fmt: skip
 
 #: Ranges of numbers for `real_number`: in words, and a test.
 Range = tuple[str, Callable[[Any], bool]]
@@ -34,7 +35,7 @@ def whole_number(name: str, value: Any, least: int = 1, most: int | None = None)
 
 def real_number(name: str, value: Any, what: str, test: Any) -> float:
     """The value as a float, if it is a number that passes the test; `what` says which numbers do."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not test(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not test(value):
         raise MeshError(f"{name} must be {what}, got {value!r}")
     return float(value)
 
@@ -48,8 +49,8 @@ def switch(name: str, value: Any) -> bool:
 
 def as_list(name: str, value: Any) -> list[Any]:
     """The items of an ordered collection: no string, no set, no dictionary."""
-    ordered = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
-    if not ordered:
+    ordered = isinstance(value, Sequence) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    if not ordered or isinstance(value, (str, bytes)):
         hint = "; pass list(...) of it, in the order you want" if isinstance(value, Iterable) else ""
         raise MeshError(f"{name} must be a list, got {type(value).__name__}{hint}")
     return list(value)
@@ -74,3 +75,26 @@ def known(kind: str, name: Any, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(name.lower(), names, n=1) if isinstance(name, str) else []
     hint = f"; did you mean {close[0]!r}?" if close else "."
     raise MeshError(f"unknown {kind} {name!r}{hint} Choose one of {', '.join(names)}")
+
+
+def numbers(name: str, value: Any) -> Array:
+    """Return an array of real numbers."""
+    if type(value) is np.ndarray and value.dtype.kind in "fiub":
+        return value
+    if hasattr(value, "tocsr"):
+        raise DataError(f"{name} is a scipy sparse matrix; pass a dense array, for example {name}.toarray()")
+    if isinstance(value, np.ma.MaskedArray):
+        raise DataError(f"{name} is a masked array, whose mask would be lost; fill it first, with {name}.filled(...)")
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise DataError(f"{name} is not a rectangular array: {error}") from None
+    if array.dtype == object:
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            odd = (item for item in array.ravel() if not isinstance(item, (int, float, np.number)))
+            raise DataError(f"{name} must hold numbers, got {next(odd, array.dtype)!r} among its values") from None
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    return array

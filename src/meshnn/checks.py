@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from meshnn.arguments import as_list, known
+from meshnn.arguments import as_list, known, numbers
 from meshnn.arrays import Array, IntArray
 from meshnn.codes import ACTIVATIONS
 from meshnn.errors import DataError, MeshError
@@ -32,30 +33,21 @@ __all__ = [
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
-    """float32 or float64."""
-    try:
-        name = str(np.dtype(dtype).name)
-    except TypeError:
-        name = "unknown"
-    if dtype is None or name not in ("float32", "float64"):
-        raise MeshError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
-    return np.dtype(np.float32 if name == "float32" else np.float64)
+    """Return float32 or float64."""
+    with suppress(TypeError):
+        if dtype is not None and np.dtype(dtype).name in ("float32", "float64"):
+            return np.dtype(np.float32 if np.dtype(dtype).itemsize == 4 else np.float64)
+    raise MeshError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
 
 
 def activation_codes(topology: Topology, hidden: Any, output: Any) -> IntArray:
-    """One code per neuron; inputs are identity."""
+    """Return one code per neuron; inputs are identity."""
     codes = np.full(topology.n_neurons, ACTIVATIONS["identity"], dtype=np.int64)
-    if isinstance(hidden, str):
-        codes[topology.hidden] = ACTIVATIONS[known("activation", hidden, ACTIVATIONS)]
-    else:
-        if isinstance(hidden, np.ndarray) and hidden.ndim != 1:
-            raise MeshError(f"activation must be one name or a list of names, got an array of shape {hidden.shape}")
-        names = as_list("activation", hidden)
-        if len(names) != topology.n_hidden:
-            raise MeshError(
-                f"activation must be one name or one per hidden neuron ({topology.n_hidden}), got {len(names)} names"
-            )
-        codes[topology.hidden] = [ACTIVATIONS[known("activation", name, ACTIVATIONS)] for name in names]
+    names = [hidden] * topology.n_hidden if isinstance(hidden, str) else as_list("activation", hidden)
+    if len(names) != topology.n_hidden:
+        expected = f"one name or one per hidden neuron ({topology.n_hidden})"
+        raise MeshError(f"activation must be {expected}, got {len(names)} names")
+    codes[topology.hidden] = [ACTIVATIONS[known("activation", name, ACTIVATIONS)] for name in names]
     codes[topology.outputs] = ACTIVATIONS[known("output_activation", output, ACTIVATIONS)]
     return codes
 
@@ -65,35 +57,6 @@ def all_finite(array: Array) -> bool:
     if array.size <= 4096 and math.isfinite(np.vdot(array, array)):  # a quarter of the time of the next line
         return True
     return int(np.count_nonzero(np.isfinite(array))) == array.size
-
-
-def numbers(name: str, value: Any) -> Array:
-    """An array of real numbers."""
-    if type(value) is np.ndarray and value.dtype.kind in "fiub":
-        return value
-    if hasattr(value, "tocsr"):
-        raise DataError(f"{name} is a scipy sparse matrix; pass a dense array, for example {name}.toarray()")
-    if isinstance(value, np.ma.MaskedArray):
-        raise DataError(f"{name} is a masked array, whose mask would be lost; fill it first, with {name}.filled(...)")
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise DataError(f"{name} is not a rectangular array: {error}") from None
-    if array.dtype == object:
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise DataError(f"{name} must hold numbers, got {_example(array)}") from None
-    if array.dtype.kind not in "fiub":
-        raise DataError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    return array
-
-
-def _example(array: Array) -> str:
-    for value in array.ravel()[:1000]:
-        if not isinstance(value, (int, float, np.number)):
-            return f"{value!r} among its values"
-    return f"dtype {array.dtype}"
 
 
 def as_inputs(X: Any, topology: Topology, ticks: int, any_length: bool = False) -> Array:
@@ -126,13 +89,7 @@ def as_weights(weights: Any, count: int, dtype: np.dtype[Any], what: str = "weig
         raise DataError(f"{what}s must have shape ({count},), {per}; got {array.shape}")
     with np.errstate(over="ignore"):
         copy = np.array(array, dtype=dtype, order="C")
-    finite = np.isfinite(copy)
-    if not finite.all():
-        e = int(np.flatnonzero(~finite)[0])
-        hint = f"does not fit {dtype}" if np.isfinite(array[e]) else "is not finite"
-        raise DataError(
-            f"{what} {e} is {array[e]}, which {hint}; {int((~finite).sum())} of {count} {what}s are like it"
-        )
+    _check_finite(what, copy, array, "pass finite numbers")
     return copy
 
 
@@ -142,13 +99,17 @@ def check_current_weights(weights: Array, n_edges: int) -> None:
         raise DataError(
             f"the weights were reshaped in place to {weights.shape}; set mesh.weights to ({n_edges},) numbers"
         )
-    if not all_finite(weights):
-        finite = np.isfinite(weights)
-        e = int(np.flatnonzero(~finite)[0])
-        raise DataError(
-            f"weight {e} is {weights[e]} ({int((~finite).sum())} weights are not finite); if training diverged, "
-            "restore earlier weights and lower the learning rate"
-        )
+    hint = "if training diverged, restore earlier weights and lower the learning rate"
+    _check_finite("weight", weights, weights, hint)
+
+
+def _check_finite(name: str, array: Array, given: Array, hint: str) -> None:
+    """Raise DataError about the first number that is not finite; `given` holds it as it was passed."""
+    if not all_finite(array):
+        wrong = ~np.isfinite(array)
+        at = tuple(np.argwhere(wrong)[0].tolist())
+        place, count = ", ".join(map(str, at)), f"{wrong.sum():,} of {wrong.size:,}"
+        raise DataError(f"{name} {place} is {given[at]}, not finite in {array.dtype} ({count} are like it); {hint}")
 
 
 def shares(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
@@ -158,8 +119,8 @@ def shares(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
     weight = numbers("sample_weight", sample_weight)
     if weight.shape != (size,):
         raise DataError(f"sample_weight must have shape ({size},), one per sample; got {weight.shape}")
-    if not np.isfinite(weight).all() or (weight < 0).any():
-        b = int(np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))[0])
+    if (wrong := ~(np.isfinite(weight) & (weight >= 0))).any():
+        b = int(wrong.argmax())
         raise DataError(f"sample_weight[{b}] is {weight[b]}; weights must be finite and not negative")
     largest = float(weight.max())
     if largest == 0.0:
@@ -189,11 +150,7 @@ def as_state(state: Any, topology: Topology, size: int, dtype: np.dtype[Any]) ->
         found = np.array(np.broadcast_to(given, (size, n)), dtype=dtype, order="C")
     found[:, : topology.n_inputs] = 0
     found[:, topology.n_inputs : topology.n_clamped] = 1
-    finite = np.isfinite(found)
-    if not finite.all():
-        b, j = np.argwhere(~finite)[0].tolist()
-        raise DataError(f"state holds {np.broadcast_to(given, (size, n))[b, j]} for sample {b}, neuron {j}, which is "
-                        f"not finite in {dtype}; begin with state=None")  # fmt: skip
+    _check_finite("state of sample and neuron", found, np.broadcast_to(given, (size, n)), "begin with state=None")
     return found
 
 
@@ -222,8 +179,7 @@ def as_readout(readout: Any, ticks: int, size: int, dtype: np.dtype[Any]) -> Arr
         raise DataError(f"readout must have shape ({ticks}, {size}), ticks by samples, or ({ticks},); "
                         f"got {weights.shape}")  # fmt: skip
     weights = np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, (ticks, size))
-    if not np.isfinite(weights).all():
-        raise DataError("readout holds numbers that are not finite; ticks that do not count have weight 0")
+    _check_finite("readout", weights, weights, "ticks that do not count have weight 0")
     if not weights.any(axis=0).all():
         b = int(np.flatnonzero(~weights.any(axis=0))[0])
         raise DataError(f"readout is 0 at every tick of sample {b}; give at least one tick a weight, or leave it out")
@@ -236,13 +192,11 @@ def labels(y: Any, size: int, n_outputs: int) -> Array:
     if found.shape != (size,):
         one_hot = "; these look one-hot, pass y.argmax(axis=1)" if found.shape == (size, n_outputs) else ""
         raise DataError(f"for cross_entropy y must be labels of shape ({size},), got {found.shape}{one_hot}")
-    if found.dtype.kind == "f":
-        whole = np.isfinite(found) & (found == np.trunc(found))
-        if not whole.all():
-            b = int(np.flatnonzero(~whole)[0])
-            raise DataError(f"label of sample {b} is {found[b]}; labels are whole numbers 0 to {n_outputs - 1}")
+    if found.dtype.kind == "f" and (wrong := found != np.trunc(found)).any():  # NaN, too
+        b = int(wrong.argmax())
+        raise DataError(f"label of sample {b} is {found[b]}; labels are whole numbers 0 to {n_outputs - 1}")
     if _out_of_range(found, n_outputs):
-        b = int(np.flatnonzero((found < 0) | (found >= n_outputs))[0])
+        b = int(((found < 0) | (found >= n_outputs)).argmax())
         raise DataError(
             f"label of sample {b} is {found[b]}, but the mesh has {n_outputs} outputs: "
             f"labels must lie between 0 and {n_outputs - 1}"

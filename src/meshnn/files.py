@@ -21,26 +21,23 @@ def reason(error: OSError, reading: bool = False) -> str:
     >>> reason(OSError(errno.ENOSPC, "No space left on device"))
     'no space left on the disk; free some or choose another place'
     """
+    denied = "permission denied; choose a place you may use"
     known = {
-        errno.ENOENT: "its directory does not exist; create it first",
+        errno.ENOENT: "there is no such file; check the path"
+        if reading
+        else "its directory does not exist; create it first",
         errno.ENOTDIR: "what should be its directory is a file; name another directory",
         errno.EISDIR: "it is a directory; name a file",
-        errno.EACCES: "permission denied; choose a place you may use",
-        errno.EPERM: "permission denied; choose a place you may use",
-        errno.EROFS: "the file system is read-only; choose another place",
+        errno.EACCES: denied,
+        errno.EPERM: denied,
         errno.ENOSPC: "no space left on the disk; free some or choose another place",
-        errno.EDQUOT: "your share of the disk is used up; free some or choose another place",
-        errno.EFBIG: "the file would be larger than the system allows; choose another place",
-        errno.ENAMETOOLONG: "the name is too long; shorten it",
     }
-    if reading and error.errno == errno.ENOENT:
-        return "there is no such file; check the path"
     return known.get(error.errno or 0) or error.strerror or str(error)
 
 
 @contextmanager
 def explained(verb: str, shown: str) -> Iterator[None]:
-    """Refusals of the system as a `FileError`: cannot `verb` the file, why, and what to do."""
+    """Raise refusals of the system as a `FileError`: cannot `verb` the file, why, and what to do."""
     try:
         yield
     except OSError as error:
@@ -48,20 +45,17 @@ def explained(verb: str, shown: str) -> Iterator[None]:
 
 
 def as_path(path: Any) -> tuple[str, str]:
-    """The path as text for the system and as text for people."""
+    """Return the path as text for the system and as text for people."""
     if not isinstance(path, (str, os.PathLike)):
         raise FileError(f"path must be a string or a Path, got {path!r}")
     text = os.fsdecode(path)
     shown = text if text.isprintable() else repr(text)
     if not text:
         raise FileError("the path is empty; name a file")
-    try:
-        possible = b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        possible = False
-    if not possible:
-        raise FileError(f"{shown} cannot be the name of a file; name another")
-    return text, shown
+    with suppress(UnicodeEncodeError):
+        if b"\0" not in os.fsencode(text):
+            return text, shown
+    raise FileError(f"{shown} cannot be the name of a file; name another")
 
 
 def write_whole(path: str | os.PathLike[str], chunks: Iterable[Any]) -> None:

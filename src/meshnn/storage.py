@@ -21,7 +21,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import stat
 from io import BufferedReader
 from reprlib import repr as shorten
@@ -204,64 +203,47 @@ def _unpack(content: bytes, shown: str) -> Tree:
     """The tree in the bytes of a file."""
     n = int.from_bytes(content[:8], "little")
     try:
-        front = _parse(content[8 : 8 + n].decode())
-    except (ValueError, RecursionError):
-        front = None
-    if not isinstance(front, dict):
-        raise _foreign(shown)
+        front = _parse(content[8 : 8 + n])
+    except _FaultError:
+        raise _foreign(shown) from None
     version, text, checksum = _metadata(shown, front.get("__metadata__"))
     arrays = _arrays(content)
     if _digest(version, text, arrays) != checksum:
         raise _FaultError("its checksum does not match")
-    for name, array in arrays.items():
-        if not _has_clean_bools(array):
-            raise _FaultError(f"bool array {shorten(name)} holds more than 0 and 1")
     native = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in arrays.items()}
-    try:
-        flat = _parse(text)
-    except (ValueError, RecursionError):
-        raise _FaultError("its tree is not valid JSON") from None
-    if not isinstance(flat, dict):
-        raise _FaultError("its tree is not a dictionary")
-    tree: Tree = _unflatten(flat, (), native)
+    tree: Tree = _unflatten(_parse(text), (), native)
     if native:
         raise _FaultError(f"array {shorten(min(native))} belongs nowhere")
     return tree
 
 
 def _metadata(shown: str, metadata: Any) -> tuple[str, str, str]:
-    """Version, tree and checksum, if the file is one of ours that we can read."""
-    if not isinstance(metadata, dict) or metadata.get("format") != "meshnn":
-        raise _foreign(shown)
-    version = metadata.get("version")
-    if not isinstance(version, str) or not re.fullmatch("[1-9][0-9]{0,8}", version):
-        raise _FaultError(f"its version is {shorten(version)}, not a number")
-    if int(version) != _Format.version:
-        kind = "a newer" if int(version) > _Format.version else "an older"
-        what = f"{shown} was written by {kind} meshnn in file format {version}"
-        raise FileError(f"{what}; this one reads {_Format.version}")
-    text, checksum = metadata.get("tree"), metadata.get("sha256")
-    for key, value in (("tree", text), ("checksum", checksum)):
-        if not isinstance(value, str):
-            raise _FaultError(f"it has no {key}")
-    return version, str(text), str(checksum)
+    """Return version, tree and checksum, if the file is one of ours that we can read."""
+    match metadata:
+        case {"format": "meshnn", "version": str(version), "tree": str(text), "sha256": str(checksum)}:
+            if version == str(_Format.version):
+                return version, text, checksum
+            what = f"{shown} has file format {shorten(version)}, this meshnn reads {_Format.version}"
+            raise FileError(f"{what}; load it with the meshnn that wrote it")
+        case {"format": "meshnn"}:
+            raise _FaultError("its metadata is not complete")
+    raise _foreign(shown)
 
 
 def _arrays(content: bytes) -> dict[str, Array]:
     from safetensors import SafetensorError, deserialize
 
-    try:
-        entries = deserialize(content)
-    except SafetensorError as error:
-        raise _FaultError(" ".join(str(error).split())[:200]) from None
     found: dict[str, Array] = {}
-    for name, entry in entries:
-        if entry["dtype"] not in _DTYPES:
-            raise _FaultError(f"array {shorten(name)} has dtype {entry['dtype']}, expected one of {', '.join(_DTYPES)}")
-        try:
+    try:
+        for name, entry in deserialize(content):
+            if entry["dtype"] not in _DTYPES:
+                kinds = ", ".join(_DTYPES)
+                raise _FaultError(f"array {shorten(name)} has dtype {entry['dtype']}, expected one of {kinds}")
             found[name] = np.ndarray(entry["shape"], _DTYPES[entry["dtype"]], buffer=entry["data"])
-        except (ValueError, OverflowError):  # no elements, yet too many of them for numpy
-            raise _FaultError(f"array {shorten(name)} has an impossible shape") from None
+            if not _has_clean_bools(found[name]):
+                raise _FaultError(f"bool array {shorten(name)} holds more than 0 and 1")
+    except (SafetensorError, ValueError, OverflowError) as error:  # no elements, yet a shape too large for numpy
+        raise _FaultError(" ".join(str(error).split())[:200]) from None
     return found
 
 
@@ -296,8 +278,8 @@ def _dump(value: Any, sort_keys: bool = True) -> str:
     return json.dumps(value, sort_keys=sort_keys, separators=(",", ":"), allow_nan=False)
 
 
-def _parse(text: str) -> Any:
-    """The value of a JSON text; a key that comes twice is refused, as readers disagree on which one counts."""
+def _parse(text: str | bytes) -> Tree:
+    """The dictionary of a JSON text; a key that comes twice is refused, as readers disagree on which one counts."""
 
     def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) != len(pairs):
@@ -307,7 +289,13 @@ def _parse(text: str) -> Any:
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is no JSON")
 
-    return json.loads(text, object_pairs_hook=without_doubles, parse_constant=refuse)
+    try:
+        found = json.loads(text, object_pairs_hook=without_doubles, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _FaultError("its tree is not a dictionary in JSON")
+    return found
 
 
 def _is_unicode(text: str) -> bool:

@@ -14,7 +14,7 @@ from commands import meshnn
 from folders import refused
 from meshnn.errors import DataError
 from meshnn.tables.reader import read_table
-from meshnn.tables.times import read_times
+from meshnn.tables.series import read_times
 
 AIRLINE = Path(__file__).parents[2] / "examples" / "airline.csv"
 QUICK = ["--origins", "3", "--horizon", "6"]
@@ -194,7 +194,7 @@ def test_times_that_are_not_regular():
     assert gaps.stamps.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
     with pytest.raises(DataError, match="no time in row 2"):
         read_times(pa.table({"t": [1, None, 3]}), "t")
-    with pytest.raises(DataError, match="expected times"):
+    with pytest.raises(DataError, match="column t"):
         read_times(pa.table({"t": [[1], [2]]}), "t")
     sorted_ = read_times(pa.table({"t": [3, 1, 2]}), "t")
     assert sorted_.order.tolist() == [1, 2, 0]

@@ -48,7 +48,7 @@ def test_weights_changed_in_place_count_at_once():
     for wrong in (np.nan, np.inf, -np.inf):
         mesh.weights[7] = wrong
         for call in (mesh.forward, mesh.states, lambda X: mesh.gradient(X, [0])):
-            with pytest.raises(ValueError, match=rf"weight 7 is {wrong} \(1 weights are not finite\)"):
+            with pytest.raises(ValueError, match=rf"weight 7 is {wrong}"):
                 call(X)
     mesh.weights[:] = 0
     assert not mesh.forward(X).any()

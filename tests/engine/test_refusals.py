@@ -31,7 +31,7 @@ def test_bad_input_is_refused(mesh, X, y, options, message):
 @pytest.mark.parametrize(("options", "message"), [
     ({"ticks": 0}, "ticks"), ({"ticks": 2.5}, "2.5"), ({"ticks": 10**9}, "ticks"), ({"activation": "rleu"}, "'relu'"),
     ({"activation": ["relu"] * 5}, "got 5"), ({"output_activation": "softmax"}, "'softmax'"),
-    ({"activation": None}, "NoneType"), ({"activation": {"relu"}}, "set"), ({"activation": np.array("tanh")}, "shape"),
+    ({"activation": None}, "NoneType"), ({"activation": {"relu"}}, "set"), ({"activation": np.array("tanh")}, "list"),
     ({"weights": [1.0]}, r"\(86,\)"), ({"weights": np.full(86, NAN)}, "weight 0 is nan"),
     ({"weights": np.full(86, 1e300)}, "float32"), ({"dtype": "float16"}, "'float16'"), ({"dtype": None}, "dtype"),
     ({"random_state": -1}, "random_state"), ({"random_state": "x"}, "random_state"),

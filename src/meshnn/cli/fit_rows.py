@@ -18,7 +18,7 @@ from meshnn.errors import DataError, MeshError
 from meshnn.progress import progress
 from meshnn.tables.cells import cells_of
 from meshnn.tables.encoder import Encoder
-from meshnn.tables.files import ENDINGS, ArrowFiles
+from meshnn.tables.files import ENDINGS, ArrowReader
 from meshnn.tables.holdout import HoldoutSource, HoldoutSplit
 from meshnn.tables.names import check_names, listed
 from meshnn.tables.reader import in_blocks, read_table
@@ -192,4 +192,4 @@ def _open_source(request: FitRequest) -> ParquetSource | NpySource:
         return NpySource(data, Path(target))
     if not data.is_dir() and data.suffix.lower() not in ENDINGS:
         raise MeshError(f"--on: a cluster learns from Parquet files or a folder of them, and {data} is none")
-    return ParquetSource(data, target, drop=request.dropped(ArrowFiles(data).schema.names))
+    return ParquetSource(data, target, drop=request.dropped(ArrowReader(data).names))

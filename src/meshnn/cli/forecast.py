@@ -12,7 +12,7 @@ from meshnn.cli import output
 from meshnn.cli.options import AsJson, Picture, Seed, TableOut, column_list, with_read_options
 from meshnn.errors import MeshError
 from meshnn.progress import progress
-from meshnn.tables.predictions import check_ending, write_predictions
+from meshnn.tables.predictions import as_text, check_ending, predictions_to
 
 
 @with_read_options
@@ -77,7 +77,10 @@ def forecast(
         output.say_notes(notes)
         _show(errors, series, forecaster, test, level, on_screen=out is None)
     name = f"{series.by or 'step'} (time)" if series.by in columns else series.by or "step"
-    text = write_predictions(out, pa.table({name: series.texts(horizon)}), columns, [name])
+    times = {name: pa.array(series.texts(horizon))}
+    if out is not None:
+        with predictions_to(out) as writer:
+            writer.add(times, columns)
     if picture is not None:
         _draw(picture, series, columns, level, test, errors)
     if model is not None:
@@ -90,7 +93,7 @@ def forecast(
         facts["back_test"] = {k: v.tolist() for k, v in errors.items()} | {"origins": test.origins.tolist()}
         output.print_json(facts | {"notes": notes} | {k: None if v is None else str(v) for k, v in files.items()})
     else:
-        output.print_text(text or "")
+        output.print_text(as_text(times, columns) if out is None else "")
         written = [f"{what} written to {path}" for what, path in files.items() if path is not None]
         output.print_lines(*(line.replace("out", "forecast", 1) for line in written), stderr=True)
 

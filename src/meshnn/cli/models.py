@@ -16,7 +16,7 @@ from meshnn.cli.scores import true_answers
 from meshnn.errors import DataError
 from meshnn.progress import progress
 from meshnn.tables.cells import cells_of, first
-from meshnn.tables.files import ArrowFiles
+from meshnn.tables.files import ArrowReader
 from meshnn.tables.names import check_names
 from meshnn.tables.reader import in_blocks, read_table
 
@@ -59,10 +59,10 @@ class ModelTables:
         self._columns = None if encoder is None else [column.name for column in encoder.columns]
         if target is not None and target in (self._columns or ()):
             raise DataError(f"--target: {target} is a feature of the model; name the column with the true answers")
-        self._files = ArrowFiles(data) if in_blocks(data) else None
+        self._files = ArrowReader(data) if in_blocks(data) else None
         if self._files is not None:
-            self.names = list(self._files.schema.names)
-            if self._files.rows == 0:
+            self.names = self._files.names
+            if self._files.total == 0:
                 raise DataError(f"{self._files.name} has no rows", code="empty")
         else:
             as_text = set[str]() if encoder is None else set(encoder.text_columns)
@@ -96,7 +96,7 @@ class ModelTables:
             yield self._loaded
             return
         wanted = None if self._columns is None else {*self._columns, *self.keep, self.target}
-        with progress("reading", self._files.rows, quiet=not self._shown) as tell:
+        with progress("reading", self._files.total, quiet=not self._shown) as tell:
             for table in self._files.tables([name for name in self.names if wanted is None or name in wanted]):
                 yield table
                 self.rows += table.num_rows

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from meshnn.cli.output import counted, print_lines, printable, screen
 from meshnn.errors import DataError, MeshError
-from meshnn.tables.cells import Cells, class_numbers, first
-from meshnn.tables.names import quoted
+from meshnn.tables.cells import Cells, class_numbers
 
 #: Half the width of a 95% interval, in standard deviations.
 NORMAL = 1.959963984540054
@@ -47,10 +46,7 @@ def true_answers(cells: Cells, classes: Any) -> NDArray[Any]:
     """Return the values of a target, NaN if missing; or numbers of classes, -1 if one is unknown, -2 if missing."""
     if classes is not None:
         return np.where(cells.gaps, -2, class_numbers(cells, classes))
-    if cells.kind in ("categorical", "date"):
-        at = first(~cells.gaps)
-        cells.refuse(at, f"the text {quoted(cells.values[at])}", "numbers, which the model predicts")
-    return cells.numbers
+    return cells.as_numbers("numbers, which the model predicts")
 
 
 class ModelScores:

@@ -17,7 +17,7 @@ from meshnn.estimators.scaling import Rotation, Scaling, is_sparse, row_blocks
 from meshnn.export.blueprint import Blueprint, SequenceTiming, input_columns
 from meshnn.losses import Loss
 from meshnn.mesh import Mesh
-from meshnn.tables.encoder import Encoder
+from meshnn.tables.encoder import Encoder, as_table
 from meshnn.tables.names import shown
 from meshnn.tables.sources import RowBlock
 from meshnn.training.api import as_samples
@@ -189,21 +189,6 @@ def _numbers(X: Any, model: str) -> Any:
 
     # in C order, so that sums have the same bits whatever the order was
     return check_array(X, dtype=np.float64, order="C", accept_sparse="csr", estimator=model, input_name="X")
-
-
-def as_table(frame: Any) -> Any:
-    """Return a DataFrame as a pyarrow table."""
-    import pyarrow as pa
-
-    from meshnn.tables.cells import without_views
-
-    if isinstance(frame, pa.Table):  # pa.table(frame) would import pandas
-        return without_views(frame)
-    try:
-        table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
-        return without_views(table)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"cannot read the columns of the {type(frame).__name__}: {error}") from None
 
 
 def _warn(notes: Iterable[str]) -> None:

@@ -1,15 +1,16 @@
-"""Blocks of rows, positions in a table at which a reader can resume, what all readers share; columns of a stream."""
+"""Blocks of rows, positions in a table at which a reader can resume, and what all readers share."""
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 from meshnn.errors import DataError
 
-__all__ = ["Block", "Position", "Reader", "StreamSchema"]
+__all__ = ["Block", "CountedReader", "Position", "Reader"]
 
 
 @dataclass(frozen=True)
@@ -85,43 +86,32 @@ class Reader(ABC):
         raise DataError(message, code="other table", row=rows)
 
 
-@dataclass
-class StreamSchema:
-    """What the columns of a table are; stored with the model."""
+class CountedReader(Reader):
+    """A reader that knows how many rows there are: a position is a number of rows."""
 
-    target: str  # the column to predict
-    by: str | None = None  # the column that orders the rows
-    drop: list[str] = field(default_factory=list)  # columns that are left out
-    text: list[str] = field(default_factory=list)  # columns that are text whatever they look like
-    task: str = "classify"  # or "regress"
-    labels: str = "text"  # type of the classes: "whole", "truth" or "text"
-    levels: dict[str, list[str]] = field(default_factory=dict)  # of each column, in the order of first appearance
-    most: int = 50  # maximum number of levels of a column
-    columns: list[str] = field(default_factory=list)  # all columns of the table
+    total: int
+    _rows = 0  # that were read
 
-    @property
-    def features(self) -> list[str]:
-        """Columns that are learned from."""
-        others = {self.target, self.by, *self.drop}
-        return [name for name in self.columns if name not in others]
+    @abstractmethod
+    def _identity(self, rows: int) -> Any:
+        """Return what identifies the table up to a row."""
 
-    def feature(self, column: str, text: str) -> str:
-        """Return the name of the feature of a level."""
-        name = f"{column}={text}"
-        return f"{name} (2)" if name in self.columns else name
+    def _position(self, rows: int) -> Position:
+        return Position(rows, rows, f"{zlib.crc32(repr(self._identity(rows)).encode()):08x}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
+    def start(self) -> Position:
+        """Return the position before the first row."""
+        return self._position(0)
 
-    @classmethod
-    def from_dict(cls, stored: Any) -> StreamSchema:
-        """Return the schema that `to_dict` stored; ValueError or TypeError if it is damaged."""
-        schema = cls(**stored)
-        lists = [schema.drop, schema.text, schema.columns, *schema.levels.values()]
-        texts = [schema.target, *(name for names in lists for name in names)]
-        sound = all(isinstance(names, list) for names in lists) and all(isinstance(text, str) for text in texts)
-        sound = sound and schema.task in ("classify", "regress") and schema.labels in ("whole", "truth", "text")
-        if not sound or not isinstance(schema.most, int) or not isinstance(schema.by, (str, type(None))):
-            raise ValueError("its schema is damaged")
-        return schema
+    def go_to(self, position: Position) -> None:
+        """Continue after a position; DataError if this is not the table that the position is of."""
+        self._check_reached(position, self._position(position.rows) if position.rows <= self.total else None)
+        self._rows = position.rows
+
+    def done(self) -> float | None:
+        """Return the fraction of the table that was read."""
+        return self._rows / self.total if self.total else 1.0
+
+    def _block(self, table: Any, first: int) -> Block:
+        self._rows = first + table.num_rows
+        return Block(table, first, None, lambda rows: self._position(first + rows))

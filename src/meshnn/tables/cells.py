@@ -6,7 +6,8 @@ Imported only where there is a table: it needs pyarrow.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NoReturn
@@ -17,11 +18,11 @@ from numpy.typing import NDArray
 from pyarrow import compute, types
 
 from meshnn.errors import DataError
-from meshnn.tables.names import plain, row_number, shown, source
-from meshnn.tables.times import as_numpy, distinct, parse_days, timestamps
+from meshnn.tables.dates import as_numpy, distinct, parse_days, timestamps
+from meshnn.tables.names import plain, quoted, row_number, shown, source
 
-__all__ = ["Cells", "cells_of", "class_numbers", "family_of", "first", "floats", "in_groups", "kind_of",
-           "looks_numeric", "matrix_of", "typed_columns", "unpacked", "without_views"]  # fmt: skip
+__all__ = ["Cells", "cells_of", "class_numbers", "family_of", "first", "floats", "kind_of",
+           "looks_numeric", "typed_column", "unpacked", "without_views"]  # fmt: skip
 
 Floats = NDArray[np.float64]
 #: Text that is a number, and one with leading zeros, which is a code.
@@ -45,24 +46,45 @@ class Cells:
         """The column, as the beginning of a message."""
         return f"{source(self.table)}column {shown(self.name)}"
 
+    @property
+    def is_numeric(self) -> bool:
+        """Whether these are numbers or booleans, and no categories."""
+        return self.kind in ("numeric", "boolean") and not self.packed
+
     @cached_property
     def gaps(self) -> NDArray[np.bool_]:
         """Where values are missing."""
-        found: NDArray[np.bool_] = as_numpy(compute.is_null(self.values, nan_is_null=True), False)
+        if self.kind in ("numeric", "boolean"):
+            return np.isnan(self._floats)
+        found: NDArray[np.bool_] = as_numpy(compute.is_null(self.values), False)
         return found
 
-    @property
+    @cached_property
     def missing(self) -> int:
         """Number of missing values."""
-        return int(self.gaps.sum())
+        return int(np.count_nonzero(self.gaps))
 
     @cached_property
+    def _floats(self) -> Floats:
+        return floats(self.values)
+
+    @property
     def numbers(self) -> Floats:
         """Floats, NaN where missing; DataError if one is infinite."""
-        numbers = floats(self.values)
-        if (at := first(np.isinf(numbers))) >= 0:
-            self.refuse(at, str(numbers[at]), "finite numbers")
-        return numbers
+        if (at := first(np.isinf(self._floats))) >= 0:
+            self.refuse(at, str(self._floats[at]), "finite numbers")
+        return self._floats
+
+    def as_numbers(self, expected: str = "numbers", code: str = "cell") -> Floats:
+        """Return the same; DataError about the first text or date, if there is one."""
+        self.check_numbers(expected, code)
+        return self.numbers
+
+    def check_numbers(self, expected: str = "numbers", code: str = "cell") -> None:
+        """Raise DataError about the first text or date, if there is one."""
+        if self.kind in ("categorical", "date"):
+            at = first(~self.gaps)
+            self.refuse(at, f"the text {quoted(self.values[at])}", expected, code)
 
     @cached_property
     def days(self) -> tuple[NDArray[Any], int]:
@@ -168,73 +190,27 @@ def class_numbers(cells: Cells, classes: NDArray[Any]) -> NDArray[np.int64]:
     return np.array([*(known.get(value, -1) for value in values), -1], np.int64)[codes]
 
 
-def matrix_of(table: Any, names: Sequence[str]) -> Floats:
-    """Return columns of numbers or booleans as floats (n_rows, n_columns), NaN where missing."""
-    found = np.empty((len(names), table.num_rows))
-    groups: dict[Any, list[int]] = {}
-    columns = [table.column(name) for name in names]
-    for k, column in enumerate(columns):
-        groups.setdefault(column.type, []).append(k)
-    for places in groups.values():
-        flat = pa.chunked_array([chunk for k in places for chunk in columns[k].chunks], columns[places[0]].type)
-        found[places] = floats(flat).reshape(len(places), -1)
-    return found.T
+def typed_column(values: Any) -> tuple[Any, bool]:
+    """Convert a column of text to integers, floats or booleans, if every cell is one.
 
-
-def typed_columns(columns: Sequence[Any]) -> list[tuple[Any, bool]]:
-    """Convert columns of text to integers, floats or booleans, if every cell is one.
-
-    Also return whether each column is text because numbers in it have leading zeros. Many columns are converted at
-    once, since every call of pyarrow takes some 20 microseconds.
+    Also return whether it is text because numbers in it have leading zeros.
     """
-    found: list[Any] = [None] * len(columns)
-    given = [k for k, column in enumerate(columns) if column.null_count < len(column)]
-    for group in in_groups(given, len(columns[0]) if len(columns) else 1):
-        for k, result in zip(group, _typed([columns[k] for k in group]), strict=True):
-            found[k] = result
-    return [(pa.chunked_array([pa.nulls(len(columns[0]))]), False) if one is None else one for one in found]
-
-
-def in_groups(columns: Sequence[Any], rows: int, most: int = 2**22) -> Iterator[Sequence[Any]]:
-    """Yield groups of columns that have a bounded number of cells together."""
-    size = max(1, most // max(rows, 1))
-    for begin in range(0, len(columns), size):
-        yield columns[begin : begin + size]
-
-
-def _typed(columns: list[Any]) -> list[tuple[Any, bool]]:
-    rows, half = len(columns[0]), len(columns) // 2
-    cells = compute.utf8_trim(pa.concat_arrays([chunk for column in columns for chunk in column.chunks]), " ")
-
-    def any_matches(pattern: str) -> NDArray[np.bool_]:
-        found = as_numpy(compute.match_substring_regex(cells, pattern), False)
-        return np.asarray(found.reshape(-1, rows).any(axis=1))
-
+    if values.null_count == len(values):
+        return pa.chunked_array([pa.nulls(len(values))]), False
+    cells = compute.utf8_trim(values, " ")
+    with suppress(pa.ArrowInvalid):  # fractions, text, or too large
+        whole = cells.cast("int64")
+        if compute.all(compute.equal(whole.cast("string"), cells)).as_py():  # without leading zeros
+            return whole, False
     try:
         numbers = cells.cast("float64")
-        padded, fractions = any_matches(PADDED), any_matches(r"[^\d+-]")
-        if not fractions.any():
-            numbers = cells.cast("int64")
-    except pa.ArrowInvalid:  # text, or integers that are too large
-        if half:
-            return _typed(columns[:half]) + _typed(columns[half:])
-        try:
-            return [(pa.chunked_array([cells.cast("float64")]), False)]
-        except pa.ArrowInvalid:
-            return [(_truth(columns[0], cells), False)]
-    found = [(pa.chunked_array([numbers.slice(k * rows, rows)]), False) for k in range(len(columns))]
-    whole = np.flatnonzero(fractions.any() & ~fractions & ~padded).tolist()
-    for k, result in zip(whole, _typed([columns[k] for k in whole]) if whole else [], strict=True):
-        found[k] = result
-    return [(columns[k], True) if padded[k] else one for k, one in enumerate(found)]
-
-
-def _truth(values: Any, cells: Any) -> Any:
-    """Return booleans, if every cell is a spelling of one, otherwise the values."""
-    given = cells.drop_null()
-    if given[0].as_py() not in TRUTH or not compute.all(compute.is_in(given, pa.array(list(TRUTH)))).as_py():
-        return values
-    return pa.chunked_array([compute.equal(compute.utf8_lower(cells), "true")])
+    except pa.ArrowInvalid:
+        given = cells.drop_null()
+        if given[0].as_py() in TRUTH and compute.all(compute.is_in(given, pa.array(list(TRUTH)))).as_py():
+            return compute.equal(compute.utf8_lower(cells), "true"), False
+        return values, False
+    padded = compute.any(compute.match_substring_regex(cells, PADDED)).as_py()
+    return (values, True) if padded else (numbers, False)
 
 
 def looks_numeric(values: Any) -> tuple[int, str] | None:

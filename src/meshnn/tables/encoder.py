@@ -18,7 +18,7 @@ from meshnn.errors import DataError
 from meshnn.memory import check_fits
 from meshnn.tables.names import check_names, index_of, listed, plain, shown, source
 
-__all__ = ["Column", "Encoded", "Encoder", "date_parts"]
+__all__ = ["Column", "Encoded", "Encoder", "as_table", "date_parts"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Encoder:
 
         drop, impute = as_list("drop", drop), switch("impute", impute)
         max_categories = whole_number("max_categories", max_categories, least=2)
-        table = _whole(table)
+        table = as_table(table)
         where, names = source(table), table.column_names
         check_names(names, drop if target is None else [target, *drop], where)
         if target in drop:
@@ -138,20 +138,18 @@ class Encoder:
 
     def encode(self, table: Any) -> Encoded:
         """Return the features of a table: columns are found by name, others are ignored, none may be missing."""
-        from meshnn.tables.learning import fill_features, fill_numbers
+        from meshnn.tables.learning import fill_features
 
-        table = _whole(table)
+        table = as_table(table)
         names = [column.name for column in self.columns]
         check_names(table.column_names, names, source(table), ", which the model was trained with")
         ends = np.cumsum([len(column.features) for column in self.columns]).tolist()
         check_fits(8.0 * table.num_rows * ends[-1], f"{table.num_rows:,} rows of features", "take fewer rows")
         encoded = Encoded(np.zeros((table.num_rows, ends[-1])), [])
         missing: dict[str, int] = {}
-        fill_numbers(encoded.X, self.columns, [0, *ends], table, missing)
         for column, begin, end in zip(self.columns, [0, *ends], ends, strict=False):
-            if column.name not in missing:
-                missing[column.name] = fill_features(encoded.X[:, begin:end], column, table, encoded.notes)
-        _check_missing(table, {} if self.impute else {name: missing[name] for name in names})
+            missing[column.name] = fill_features(encoded.X[:, begin:end], column, table, encoded.notes)
+        _check_missing(table, {} if self.impute else missing)
         return encoded
 
     def describe(self) -> list[str]:
@@ -191,9 +189,7 @@ class Encoder:
             json.dumps(stored, ensure_ascii=False, allow_nan=False).encode()  # finite, and valid characters
             columns = tuple(Column(**item | {"categories": tuple(item["categories"])}) for item in stored["columns"])
             encoder = cls(columns, stored["impute"], dict(stored["left_out"]))
-            # keys of defaults may be missing, all others are compared
-            full = stored | {"columns": [vars(Column("", "")) | item for item in stored["columns"]]}
-            if encoder.to_tree() == full and _is_valid(encoder):
+            if encoder.to_tree() == stored and _is_valid(encoder):
                 return encoder
         except (TypeError, ValueError, LookupError, RecursionError, AttributeError):
             pass
@@ -213,14 +209,24 @@ def date_parts(dates: NDArray[Any], origin: str) -> dict[str, NDArray[np.float64
     return {name: np.asarray(part, np.float64) for name, part in parts.items()}
 
 
-def _whole(table: Any) -> Any:
-    """Return a table, or the concatenation of blocks."""
-    if hasattr(table, "column_names") or not isinstance(table, Iterable):
-        return table
+def as_table(frame: Any, where: str = "") -> Any:
+    """Return a DataFrame of pandas or polars, a batch of pyarrow, or blocks of a table, as a pyarrow table."""
     import pyarrow as pa
 
-    parts: list[Any] = [getattr(block, "table", block) for block in table if block is not None]
-    return pa.concat_tables(parts, promote_options="permissive").replace_schema_metadata(parts[0].schema.metadata)
+    from meshnn.tables.cells import without_views
+
+    try:
+        if isinstance(frame, pa.RecordBatch):
+            frame = pa.Table.from_batches([frame])
+        elif hasattr(frame, "iloc"):
+            frame = pa.Table.from_pandas(frame, preserve_index=False)
+        elif not hasattr(frame, "columns") and isinstance(frame, Iterable):
+            parts: list[Any] = [getattr(block, "table", block) for block in frame if block is not None]
+            frame = pa.concat_tables(parts, promote_options="permissive")
+            frame = frame.replace_schema_metadata(parts[0].schema.metadata)
+        return without_views(frame if isinstance(frame, pa.Table) else pa.table(frame))  # pa.table imports pandas
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"{where}cannot read the columns of the {type(frame).__name__}: {error}") from None
 
 
 def _is_valid(encoder: Encoder) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -17,27 +15,29 @@ import pyarrow as pa
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 from meshnn.memory import format_bytes
-from meshnn.tables.blocks import Block, Position, Reader
+from meshnn.tables.blocks import Block, CountedReader
 from meshnn.tables.cells import family_of
 from meshnn.tables.names import listed, shown, unique_names, with_origin
 from meshnn.tables.sources import ROWS, matrix_file
 
-__all__ = ["ENDINGS", "ArrowFiles", "FileReader", "NpyReader"]
+__all__ = ["ENDINGS", "ArrowReader", "NpyReader"]
 
 #: Endings of the files, and their format in the words of `pyarrow.dataset`.
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "ipc", ".arrow": "ipc"}
 
 
-class ArrowFiles:
+class ArrowReader(CountedReader):
     """Files with the same columns, in the order of their names; folders like year=2024 are columns, too.
 
-    `counts` are the rows of each file, `stamp` has their sizes and times. The schema is that of the first file; numbers
-    that have another type in other files have one that holds both. `index` are columns that pandas stored as index.
+    Files of a folder that come later, with names behind those that were read, are new rows of the same table.
+    `counts` are the rows of each file, `stamp` has their sizes and times. `types` are those of the first file; numbers
+    that have another type in other files have one that holds both.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         from pyarrow import dataset  # imports pandas, which takes long
 
+        super().__init__()
         self.path, self.name = Path(path), as_path(path)[1]
         with explained("read", self.name):
             self.path.stat()
@@ -62,20 +62,35 @@ class ArrowFiles:
         for file, fragment in zip(self.files, self._fragments, strict=True):
             with self._reading(file):
                 self.counts.append(fragment.count_rows())
-        self.rows, self.schema = sum(self.counts), self._widened(data.schema)
-        stored = (self.schema.pandas_metadata or {}).get("index_columns", [])
-        self.index = tuple(
-            name for name in self.schema.names if name in stored or re.fullmatch(r"__index_level_\d+__", name)
-        )
+        self.total = sum(self.counts)
+        self._starts = [0, *accumulate(self.counts)]  # rows before each file
+        self._schema = self._widened(data.schema)
+        self._name_columns()
+        self._few: list[Any] | None = None
+
+    def _name_columns(self) -> None:
+        """Find the names of the columns, without unnamed ones, and those that are the index of pandas."""
+        raw = self._schema.names
+        unnamed = {name for name in raw if name.startswith("__index_level_") or not name.strip()}
+        self.notes += [f"{self.name}: column {shown(name)} is the index of pandas: left out" for name in unnamed]
+        checked = zip(raw, unique_names(raw, self.name), strict=True)
+        self._raw = {name: known for known, name in checked if known not in unnamed}
+        self.names = self.first_line = list(self._raw)
+        self.types = {name: self._schema.field(known).type for name, known in self._raw.items()}
+        stored = (self._schema.pandas_metadata or {}).get("index_columns", [])
+        self.index = tuple(name for name, known in self._raw.items() if known in stored)
+        if self.index:
+            self.notes.append(f"{self.name}: column {listed(self.index)} is the index of pandas: no feature")
 
     def _look(self) -> dict[Path, tuple[int, int]]:
-        files = [self.path]
-        if self.path.is_dir():
-            files = sorted(
-                file
-                for file in self.path.rglob("*")
-                if file.suffix.lower() in ENDINGS and not _is_hidden(file.relative_to(self.path)) and file.is_file()
-            )
+        """Return the size and the time of each file; of a folder, without hidden ones and those in hidden folders."""
+
+        def belongs(file: Path) -> bool:
+            parts = file.relative_to(self.path).parts
+            hidden = any(part.startswith((".", "_")) and "=" not in part for part in parts)  # logs, temporary files
+            return file.suffix.lower() in ENDINGS and not hidden and file.is_file()
+
+        files = sorted(filter(belongs, self.path.rglob("*"))) if self.path.is_dir() else [self.path]
         return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
     @contextmanager
@@ -103,50 +118,56 @@ class ArrowFiles:
         return schema
 
     def batches(self, k: int, columns: Sequence[str], first: int = 0) -> Iterator[tuple[Any, int]]:
-        """Yield blocks of file number k from a row on, each with the number of rows of the file before it."""
+        """Yield tables of file number k from a row on, each with the number of rows of the file before it."""
         file, row, skip, fragment = self.files[k], first, first, self._fragments[k]
         self.check_alike(k, columns)
+        raw = [self._raw[name] for name in columns]
         with self._reading(file):
             if first and hasattr(fragment, "row_groups"):
                 sizes = [group.num_rows for group in fragment.row_groups]
                 gone = int(np.searchsorted(np.cumsum(sizes), first, side="right"))
                 skip -= sum(sizes[:gone])
                 fragment = fragment.subset(row_group_ids=list(range(gone, len(sizes))))
-            for batch in fragment.to_batches(
-                schema=self.schema, columns=list(columns), batch_size=ROWS, batch_readahead=2
-            ):
+            for batch in fragment.to_batches(schema=self._schema, columns=raw, batch_size=ROWS, batch_readahead=2):
                 part = batch.slice(min(skip, batch.num_rows))
                 skip -= min(skip, batch.num_rows)
                 if part.num_rows:
                     part.validate(full=True)  # a damaged file may hold text that is not UTF-8
-                    yield part, row
+                    yield pa.Table.from_batches([part]).rename_columns(list(columns)), row
                     row += part.num_rows
         if row != self.counts[k]:
             raise DataError(f"{file} has {row:,} rows, but says {self.counts[k]:,}; write it again", code="damaged")
 
+    def blocks(self) -> Iterator[Block | None]:
+        """Yield the rows after the position."""
+        for k, start in enumerate(self._starts[:-1]):
+            if self._starts[k + 1] > self._rows:
+                for table, before in self.batches(k, self.names, self._rows - start):
+                    yield self._block(table, start + before)
+
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield all blocks as tables whose metadata names their file and their place in it."""
         for k, file in enumerate(self.files):
-            for batch, first in self.batches(k, columns):
-                yield with_origin(pa.Table.from_batches([batch]), str(file), before=first)
+            for table, first in self.batches(k, columns):
+                yield with_origin(table, str(file), before=first)
         self.check_unchanged()
 
     def few(self, column: str, count: int, most_groups: int = 64) -> Any:
         """Return a column of about `count` rows as a table: the first rows of evenly spaced row groups."""
-        parts: list[Any] = []
         groups = [(k, g) for k, found in enumerate(self._fragments) for g in range(getattr(found, "num_row_groups", 1))]
         if len(groups) > most_groups:
             groups = [groups[i * len(groups) // most_groups] for i in range(most_groups)]
-        each = max(1, count // max(len(groups), 1))
+        if not groups:
+            raise DataError(f"{self.name} has no rows", code="empty")
+        parts: list[Any] = []
+        each, raw = max(1, count // len(groups)), self._raw[column]
         for k, g in groups:
             self.check_alike(k, [column])
             with self._reading(self.files[k]):
                 fragment = self._fragments[k]
                 fragment = fragment.subset(row_group_ids=[g]) if hasattr(fragment, "row_groups") else fragment
-                parts.append(fragment.scanner(schema=self.schema, columns=[column], batch_size=each).head(each))
-        if not parts:
-            raise DataError(f"{self.name} has no rows", code="empty")
-        return with_origin(pa.concat_tables(parts), self.name)
+                parts.append(fragment.scanner(schema=self._schema, columns=[raw], batch_size=each).head(each))
+        return with_origin(pa.concat_tables(parts).rename_columns([column]), self.name)
 
     def check_alike(self, k: int, columns: Sequence[str]) -> None:
         """Raise DataError if file number k does not have these columns with the types of the first file."""
@@ -154,7 +175,7 @@ class ArrowFiles:
         with self._reading(file):
             found = {field.name: field.type for field in self._fragments[k].physical_schema}
         for name in columns:
-            kind, known = found.get(name), self.schema.field(name).type
+            kind, known = found.get(self._raw[name]), self.types[name]
             if kind is None and f"{name}=" not in os.fspath(file):  # else its folder holds the value
                 message = f"{file} has no column {shown(name)}, which {self.files[0]} has; write all files alike"
                 raise DataError(message, code="columns", field=name)
@@ -178,79 +199,18 @@ class ArrowFiles:
         size = format_bytes(sum(size for size, _ in self.stamp.values()))
         return f"{len(self.files):,} files, {size}" if len(self.files) > 1 else size
 
-
-class _CountedReader(Reader):
-    """A reader that knows how many rows there are: a position is a number of rows."""
-
-    total: int
-    _rows = 0  # that were read
-
-    def _identity(self, rows: int) -> bytes:
-        """Return what identifies the table up to a row."""
-        raise NotImplementedError
-
-    def _position(self, rows: int) -> Position:
-        return Position(rows, rows, f"{zlib.crc32(self._identity(rows)):08x}")
-
-    def start(self) -> Position:
-        """Return the position before the first row."""
-        return self._position(0)
-
-    def go_to(self, position: Position) -> None:
-        """Continue after a position; DataError if this is not the table that the position is of."""
-        self._check_reached(position, self._position(position.rows) if position.rows <= self.total else None)
-        self._rows = position.rows
-
-    def done(self) -> float | None:
-        """Return the fraction of the table that was read."""
-        return self._rows / self.total if self.total else 1.0
-
-    def _block(self, table: Any, first: int) -> Block:
-        self._rows = first + table.num_rows
-        return Block(table, first, None, lambda rows: self._position(first + rows))
-
-
-class FileReader(_CountedReader):
-    """Rows of Parquet, Feather or Arrow files, with the types of their columns.
-
-    Files of a folder that come later, with names behind those that were read, are new rows of the same table.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.data = ArrowFiles(path)
-        self.name, self.total, raw = self.data.name, self.data.rows, self.data.schema.names
-        checked = unique_names(raw, self.name)
-        unnamed = [name for name in raw if name.startswith("__index_level_") or not name.strip()]
-        self.notes += [f"{self.name}: column {shown(name)} is the index of pandas: left out" for name in unnamed]
-        self._keep = {name: new for name, new in zip(raw, checked, strict=True) if name not in unnamed}
-        self.names = self.first_line = list(self._keep.values())
-        self.index = tuple(self._keep[name] for name in self.data.index if name in self._keep)
-        if self.index:
-            self.notes.append(f"{self.name}: column {listed(self.index)} is the index of pandas: no feature")
-        self._starts = [0, *accumulate(self.data.counts)]  # rows before each file
-        self._few: list[Any] | None = None
-
-    def blocks(self) -> Iterator[Block | None]:
-        """Yield the rows after the position."""
-        for k, start in enumerate(self._starts[:-1]):
-            if self._starts[k + 1] > self._rows:
-                for batch, before in self.data.batches(k, list(self._keep), self._rows - start):
-                    yield self._block(pa.Table.from_batches([batch]).rename_columns(self.names), start + before)
-
-    def _identity(self, rows: int) -> bytes:
+    def _identity(self, rows: int) -> Any:
         if self._few is None:  # the first rows of the first file that has some
-            filled = next((k for k, count in enumerate(self.data.counts) if count), None)
-            batches = iter(()) if filled is None else self.data.batches(filled, list(self._keep))
-            self._few = next((batch.slice(0, 5).to_pylist() for batch, _ in batches), [])
+            filled = next((k for k, count in enumerate(self.counts) if count), None)
+            found = iter(()) if filled is None else self.batches(filled, self.names)
+            self._few = next((table.slice(0, 5).to_pylist() for table, _ in found), [])
         begun = sum(start < rows for start in self._starts[:-1])
-        names = [str(file.relative_to(self.data.path)) for file in self.data.files[:begun]]
-        kinds = [str(kind) for kind in self.data.schema.types]
-        whole = self.data.counts[: max(begun - 1, 0)]  # the last one may have grown
-        return repr((list(self._keep), kinds, self._few[:rows], names, whole)).encode()
+        names = [str(file.relative_to(self.path)) for file in self.files[:begun]]
+        whole = self.counts[: max(begun - 1, 0)]  # the last one may have grown
+        return {name: str(kind) for name, kind in self.types.items()}, self._few[:rows], names, whole
 
 
-class NpyReader(_CountedReader):
+class NpyReader(CountedReader):
     """Rows of a matrix in a .npy file, mapped to memory; the columns are called x0, x1, ..."""
 
     def __init__(self, path: Path) -> None:
@@ -265,11 +225,5 @@ class NpyReader(_CountedReader):
             part = np.ascontiguousarray(self._matrix[first : first + ROWS].T)
             yield self._block(pa.Table.from_arrays([pa.array(column) for column in part], names=self.names), first)
 
-    def _identity(self, rows: int) -> bytes:
-        known = (self._matrix.dtype, self._matrix.shape[1:], self._matrix[: min(rows, 5)].tobytes())
-        return repr(known).encode()
-
-
-def _is_hidden(file: Path) -> bool:
-    """Return whether a file, or a folder that it is in, is no part of a table: logs, temporary files."""
-    return any(part.startswith((".", "_")) and "=" not in part for part in file.parts)
+    def _identity(self, rows: int) -> Any:
+        return self._matrix.dtype, self._matrix.shape[1:], self._matrix[: min(rows, 5)].tobytes()

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from pyarrow import compute
 
 from meshnn.errors import DataError
-from meshnn.tables.cells import NUMBER, TRUTH, Cells, cells_of, first, in_groups, kind_of, matrix_of
+from meshnn.tables.cells import NUMBER, TRUTH, Cells, cells_of, first
+from meshnn.tables.dates import as_numpy
 from meshnn.tables.encoder import Column, date_parts
 from meshnn.tables.names import plain, quoted, row_number, shown, source
-from meshnn.tables.times import as_numpy
 
-__all__ = ["fill_features", "fill_numbers", "learn_columns"]
+__all__ = ["fill_features", "learn_columns"]
 
 Floats = NDArray[np.float64]
 Learned = tuple[Column | str, int, str]
@@ -26,61 +26,39 @@ def learn_columns(table: Any, names: list[str], max_categories: int, keep_consta
 
     The columns have values that fill gaps.
     """
-    found: dict[str, Learned] = {}
-    numeric = [name for name in names if _is_number(table, name)]
-    for group in in_groups(numeric, table.num_rows):
-        found |= _learn_numbers(table, list(group), keep_constant)
-    return {name: found[name] if name in found else _learn_others(table, name, max_categories) for name in names}
+    learned: dict[str, Learned] = {}
+    for name in names:
+        cells = cells_of(table, name)
+        found: Column | str = "has no values"
+        note, missing = "", cells.missing
+        if missing < table.num_rows:
+            if cells.is_numeric:
+                found = _learn_numbers(cells, keep_constant)
+            elif cells.days[1] < 0:
+                found, note = _learn_dates(cells)
+            else:
+                found, note = _learn_texts(cells, max_categories)
+        if isinstance(found, str):
+            note, missing = f"{cells.called} {found}: left out", 0
+        learned[name] = found, missing, note
+    return learned
 
 
-def _is_number(table: Any, name: str) -> bool:
-    return kind_of(table.field(name).type) in ("numeric", "boolean")
-
-
-def _learn_numbers(table: Any, names: list[str], keep_constant: bool) -> dict[str, Learned]:
-    X = _finite_matrix(table, names)
-    ordered, counts, every = np.sort(X, axis=0), (X == X).sum(axis=0), np.arange(len(names))  # NaN is last
-    last = np.maximum(counts - 1, 0)
+def _learn_numbers(cells: Cells, keep_constant: bool) -> Column | str:
+    ordered = np.sort(cells.numbers)[: len(cells.gaps) - cells.missing]  # NaN is last
     # halved first: the sum of two large numbers may be infinite
-    middle = ordered[last // 2, every] / 2 + ordered[np.minimum(counts // 2, last), every] / 2
-    constant = (ordered[0] == ordered[last, every]) & (not keep_constant)
-    found: dict[str, Learned] = {}
-    for k, (name, median) in enumerate(zip(names, middle.tolist(), strict=True)):
-        kind = str(kind_of(table.field(name).type))
-        fill = median > 0.5 if kind == "boolean" else median
-        if counts[k] and not constant[k]:
-            found[name] = Column(name, kind, fill=fill), len(X) - int(counts[k]), ""
-        else:
-            found[name] = _left_out(table, name, f"is constant ({plain(fill)})" if counts[k] else "has no values")
-    return found
+    median = float(ordered[(len(ordered) - 1) // 2] / 2 + ordered[len(ordered) // 2] / 2)
+    fill = median > 0.5 if cells.kind == "boolean" else median
+    constant = ordered[0] == ordered[-1] and not keep_constant
+    return f"is constant ({plain(fill)})" if constant else Column(cells.name, cells.kind, fill=fill)
 
 
-def _finite_matrix(table: Any, names: list[str]) -> Floats:
-    X = matrix_of(table, names)
-    if np.isinf(X).any():
-        _ = cells_of(table, names[int(np.isinf(X).any(axis=0).argmax())]).numbers  # which raises the error
-    return X
-
-
-def _left_out(table: Any, name: str, why: str) -> Learned:
-    return why, 0, f"{source(table)}column {shown(name)} {why}: left out"
-
-
-def _learn_others(table: Any, name: str, max_categories: int) -> Learned:
-    cells = cells_of(table, name)
-    if cells.gaps.all():
-        return _left_out(table, name, "has no values")
-    dates, wrong = cells.days
-    found, note = _learn_texts(cells, max_categories) if wrong >= 0 else _learn_dates(cells, dates[~cells.gaps])
-    return _left_out(table, name, found) if isinstance(found, str) else (found, cells.missing, note)
-
-
-def _learn_dates(cells: Cells, dates: NDArray[Any]) -> tuple[Column | str, str]:
-    ordered = np.sort(dates)
+def _learn_dates(cells: Cells) -> tuple[Column | str, str]:
+    ordered = np.sort(cells.days[0][~cells.gaps])
     fill, origin = str(ordered[(len(ordered) - 1) // 2]), str(ordered[0].astype("datetime64[D]"))
     if ordered[0] == ordered[-1]:
         return f"is constant ({fill})", ""
-    varying = tuple(name for name, part in date_parts(dates, origin).items() if np.ptp(part))
+    varying = tuple(name for name, part in date_parts(ordered, origin).items() if np.ptp(part))
     column = Column(cells.name, "date", varying, fill, origin=origin)
     return column, f"{cells.called} holds dates, used as {column.parts}"
 
@@ -113,31 +91,6 @@ def _learn_texts(cells: Cells, most: int) -> tuple[Column | str, str]:
     return Column(cells.name, "categorical", tuple(categories), fill, count > most), note
 
 
-def fill_numbers(
-    X: Floats, columns: tuple[Column, ...], begins: list[int], table: Any, missing: dict[str, int]
-) -> None:
-    """Write all features of columns of numbers that still are numbers; count their missing values."""
-    kinds = ("numeric", "boolean")
-    numeric = [k for k, column in enumerate(columns) if column.kind in kinds and _is_number(table, column.name)]
-    for group in in_groups(numeric, table.num_rows):
-        names = [columns[k].name for k in group]
-        values = _finite_matrix(table, names)
-        gaps = values != values
-        for place, k in enumerate(group):
-            if columns[k].kind == "boolean":
-                wrong = ~gaps[:, place] & (values[:, place] != 0) & (values[:, place] != 1)
-                if (at := first(wrong)) >= 0:
-                    cells_of(table, names[place]).refuse(at, plain(float(values[at, place])), _expected(columns[k]))
-        fills = [np.nan if columns[k].fill is None else float(columns[k].fill or 0) for k in group]
-        X[:, [begins[k] for k in group]] = np.where(gaps, fills, values)
-        missing.update(zip(names, gaps.sum(axis=0).tolist(), strict=True))
-
-
-def _expected(column: Column) -> str:
-    wanted = {"numeric": "a number", "boolean": "true or false", "date": "a date"}
-    return f"{wanted[column.kind]} as in training"
-
-
 def fill_features(part: Floats, column: Column, table: Any, notes: list[str]) -> int:
     """Write the features of a column into their part of X; return the number of missing values."""
     cells = cells_of(table, column.name)
@@ -145,22 +98,30 @@ def fill_features(part: Floats, column: Column, table: Any, notes: list[str]) ->
         _fill_levels(part, column, cells, notes)
     elif column.kind == "date":
         _fill_dates(part, column, cells)
-    elif cells.gaps.all():
-        part[:, 0] = np.nan if column.fill is None else float(column.fill)
-    elif cells.kind == "date":
-        cells.refuse(first(~cells.gaps), f"dates ({cells.values.type})", _expected(column), "type")
-    else:  # text, or a dictionary: the first wrong cell, else the first of all
+    else:
+        _fill_numbers(part, column, cells)
+    return cells.missing
+
+
+def _fill_numbers(part: Floats, column: Column, cells: Cells) -> None:
+    expected = "a number as in training" if column.kind == "numeric" else "true or false as in training"
+    if not cells.is_numeric and not cells.gaps.all():
         pattern = NUMBER if column.kind == "numeric" else f"^({'|'.join(TRUTH)}|0|1)$"
         at = compute.index(compute.match_substring_regex(cells.texts(), pattern), False).as_py()
-        at = first(~cells.gaps) if at < 0 else at
-        cells.refuse(at, f"the text {quoted(cells.values[at])}", _expected(column))
-    return cells.missing
+        at = first(~cells.gaps) if at < 0 else at  # a dictionary, or numbers as text: the first of all
+        cells.refuse(at, f"the text {quoted(cells.values[at])}", expected)
+    numbers = np.full(len(part), np.nan) if cells.gaps.all() else cells.numbers
+    if column.kind == "boolean" and (at := first((numbers != 0) & (numbers != 1) & ~cells.gaps)) >= 0:
+        cells.refuse(at, plain(float(numbers[at])), expected)
+    part[:, 0] = numbers
+    if column.fill is not None and cells.missing:
+        part[cells.gaps, 0] = float(column.fill)
 
 
 def _fill_dates(part: Floats, column: Column, cells: Cells) -> None:
     dates, wrong = cells.days
     if wrong >= 0:
-        cells.refuse(wrong, quoted(cells.values[wrong]), _expected(column))
+        cells.refuse(wrong, quoted(cells.values[wrong]), "a date as in training")
     fill = np.datetime64(column.origin if column.fill is None else str(column.fill), "us")
     parts = date_parts(np.where(cells.gaps, fill, dates), column.origin)
     for k, name in enumerate(column.categories):

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,10 +18,9 @@ from pyarrow import parquet
 
 from meshnn.errors import DataError
 from meshnn.files import as_path, replacing
-from meshnn.tables.names import shown
 from meshnn.tables.reader import TEXT
 
-__all__ = ["PredictionWriter", "as_text", "check_ending", "predictions_to", "write_predictions"]
+__all__ = ["PredictionWriter", "as_text", "check_ending", "predictions_to"]
 
 
 def check_ending(path: str | os.PathLike[str]) -> str:
@@ -84,24 +83,3 @@ def as_text(kept: Mapping[str, Any], arrays: Mapping[str, Any], separator: str =
     cells = [map(str, array) if array.dtype in ("f4", "f2") else array.tolist() for array in arrays.values()]
     writer.writerows(zip(*(column.to_pylist() for column in kept.values()), *cells, strict=True))
     return text.getvalue()
-
-
-def write_predictions(
-    path: str | os.PathLike[str] | None, table: Any, columns: Mapping[str, NDArray[Any]], keep: Sequence[str] = ()
-) -> str | None:
-    """Write columns of predictions, one value per row of the table, in the format of the path's ending.
-
-    Without a path, the CSV text is returned. Columns of the table to keep come first, then a column called
-    prediction; the others follow in their order.
-    """
-    arrays = {name: np.asarray(columns[name]) for name in sorted(columns, key=lambda name: name != "prediction")}
-    if not arrays or any(array.shape != (table.num_rows,) for array in arrays.values()):
-        shapes = ", ".join(f"{shown(column)} {array.shape}" for column, array in arrays.items()) or "none"
-        expected = f"one value for each of {table.num_rows} rows"
-        raise DataError(f"cannot write predictions of these shapes: {shapes}; expected {expected}", code="shape")
-    kept = {name: table[name] for name in keep}
-    if path is None:
-        return as_text(kept, arrays)
-    with predictions_to(path) as writer:
-        writer.add(kept, arrays)
-    return None

@@ -16,8 +16,8 @@ from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 from meshnn.memory import check_fits
 from meshnn.tables.blocks import Reader
-from meshnn.tables.cells import looks_numeric, typed_columns, without_views
-from meshnn.tables.files import ENDINGS, ArrowFiles, FileReader, NpyReader
+from meshnn.tables.cells import looks_numeric, typed_column, without_views
+from meshnn.tables.files import ENDINGS, ArrowReader, NpyReader
 from meshnn.tables.names import shown, with_origin
 from meshnn.tables.sources import npy_blocks
 from meshnn.tables.text import ByteSource, ReadOptions, TextReader
@@ -78,7 +78,7 @@ def open_table(
         if columns is not None:
             raise DataError(f"{name} has names for its columns; only text without a header needs some", code="columns")
         if stat.S_ISDIR(mode) or file.suffix.lower() in ENDINGS:
-            return FileReader(file)
+            return ArrowReader(file)
         if file.suffix.lower() == ".npy":
             return NpyReader(file)
     known = ", ".join([*TEXT, *ENDINGS, ".npy"])
@@ -133,17 +133,18 @@ def row_blocks(path: str | os.PathLike[str], text: Collection[str] = ()) -> Iter
     if file.suffix.lower() == ".npy" and not file.is_dir():
         yield from npy_blocks(file)
     elif in_blocks(file):
-        found = ArrowFiles(file)
-        yield from found.tables([name for name in found.schema.names if name not in found.index])
+        found = ArrowReader(file)
+        yield from found.tables([name for name in found.names if name not in found.index])
     else:
         yield read_table(path, text).table
 
 
 def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
     """Convert columns of text to the types of their cells; refuse or report numbers in another notation."""
-    columns, odd, kept = dict(zip(table.column_names, table.columns, strict=True)), list[str](), set(text)
-    converting = [name for name in columns if name not in kept]
-    for name, (values, padded) in zip(converting, typed_columns([columns[n] for n in converting]), strict=True):
+    columns, odd = dict(zip(table.column_names, table.columns, strict=True)), list[str]()
+    kept = set(text)
+    for name in [name for name in columns if name not in kept]:
+        values, padded = typed_column(columns[name])
         columns[name] = values
         if padded:
             reader.notes.append(f"{reader.name}: column {shown(name)} has numbers with leading zeros: kept as text")

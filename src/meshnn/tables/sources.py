@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from numbers import Number
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from meshnn.arguments import numbers
 from meshnn.arrays import Array
 from meshnn.errors import DataError
 from meshnn.files import as_path, explained
-from meshnn.tables.names import listed, shown
+from meshnn.tables.names import listed, shown, with_origin
 
 __all__ = ["BlockSource", "NpySource", "ParquetSource", "RowBlock", "Source", "is_out_of_core", "open_source"]
 
@@ -50,10 +50,10 @@ def is_out_of_core(X: Any) -> bool:
     return isinstance(X, (str, os.PathLike, Source, Iterator))
 
 
-def open_source(X: Any, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> Source:
+def open_source(X: Any, y: Any, sample_weight: Any = None) -> Source:
     """Open what was passed to `fit`: a path, a memory map, or an iterable of blocks `(X, y)`, `(X, y, weight)`, tables.
 
-    y and the weights are columns of the table, arrays, or None if the blocks have their own; `drop` are no features.
+    y and the weights are columns of the table, arrays, or None if the blocks have their own.
     """
     if isinstance(X, Source):
         return X
@@ -65,7 +65,7 @@ def open_source(X: Any, y: Any, sample_weight: Any = None, drop: Sequence[str] =
     with explained("read", name):
         file.stat()
     if file.is_dir() or file.suffix.lower() in ENDINGS:
-        return ParquetSource(file, y, sample_weight, drop)
+        return ParquetSource(file, y, sample_weight)
     if file.suffix.lower() == ".npy":
         return NpySource(file, y, sample_weight)
     raise DataError(
@@ -108,43 +108,39 @@ class Source(ABC):
             rows = self._from_table(block, where, before)
         elif isinstance(block, (tuple, list)) and len(block) in (2, 3):
             X, y, weight = (*block, None)[:3]
-            weight = None if weight is None else as_numbers(weight, f"{where}: weight").astype(np.float64)
-            rows = RowBlock(as_numbers(X, f"{where}: X"), np.asarray(y), weight)
+            weight = None if weight is None else numbers(f"{where}: weight", weight).astype(np.float64)
+            rows = RowBlock(as_features(X, f"{where}: X"), as_target_values(np.asarray(y), where, before), weight)
         else:
             raise DataError(f"{where} is {type(block).__name__}, expected (X, y), (X, y, weight) or a table")
-        shapes = [array.shape for array in rows if array is not None]
-        n = len(rows.X) if rows.X.ndim == 2 else -1
-        if (
-            rows.y.ndim not in (1, 2)
-            or any(shape[0] != n for shape in shapes if shape)
-            or shapes[2:] not in ([], [(n,)])
-        ):
-            raise DataError(f"{where} has the shapes {', '.join(map(str, shapes))}; "
-                            "expected (rows, features), (rows,) and weights (rows,)")  # fmt: skip
+        alike = rows.X.ndim == 2 and rows.y.ndim in (1, 2) and len(rows.y) == len(rows.X)
+        if not alike or (rows.weight is not None and rows.weight.shape != (len(rows.X),)):
+            shapes = ", ".join(str(array.shape) for array in rows if array is not None)
+            raise DataError(f"{where} has the shapes {shapes}; expected (rows, features), (rows,) and weights (rows,)")
         check_rows(rows, self.columns, where, before)
-        return rows._replace(y=as_target_values(rows.y, where, before))
+        return rows
 
-    def _from_table(self, table: Any, where: str, before: int) -> RowBlock:
-        keys = list(table.column_names if hasattr(table, "column_names") else table.columns)
-        names = [str(key) for key in keys]
+    def _from_table(self, block: Any, where: str, before: int) -> RowBlock:
+        from meshnn.tables.cells import cells_of
+        from meshnn.tables.dates import as_numpy
+        from meshnn.tables.encoder import as_table
+
         if self.targets is None:
             raise DataError(f"{where} is a table; pass y, the name of the column to learn")
-        features = feature_names(names, self.targets, self.weight, where)
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise DataError(f"{where} has several columns {shown(twice)}; rename them")
+        table = with_origin(as_table(block, f"{where}: "), where, before)
+        features = feature_names(table.column_names, self.targets, self.weight, where)
         if self.columns is None:
             self.columns = features
         elif features != self.columns:
             raise DataError(f"{where} has the columns {listed(features)}, but the first had {listed(self.columns)}")
-        given = {name: np.asarray(table[key]) for name, key in zip(names, keys, strict=True)}
-        found = [as_numbers(given[name], f"{where}: column {shown(name)}") for name in features]
-        X = np.empty((len(found[0]), len(found)), np.result_type(*found))
-        for k, column in enumerate(found):
-            X[:, k] = column
-        y = [as_target_values(given[name], where, before, name) for name in self.targets]
-        weight = None
-        if self.weight is not None:
-            weight = as_numbers(given[self.weight], f"{where}: column {self.weight}").astype(np.float64)
+        cells = [cells_of(table, name) for name in features]
+        dtypes = [np.float32 if np.can_cast(column.values.type.to_pandas_dtype(), np.float32) else np.float64
+                  for column in cells]  # fmt: skip
+        X = np.empty((table.num_rows, len(cells)), np.result_type(*dtypes))
+        for k, column in enumerate(cells):
+            column.check_numbers()
+            X[:, k] = as_numpy(column.values.cast(str(X.dtype), safe=False), np.nan)
+        y = [as_target_values(np.asarray(table[name]), where, before, name) for name in self.targets]
+        weight = None if self.weight is None else cells_of(table, self.weight).as_numbers()
         return RowBlock(X, y[0] if len(y) == 1 else np.stack(y, axis=1), weight)
 
 
@@ -161,20 +157,10 @@ def feature_names(
     return found
 
 
-def as_numbers(given: Any, where: str) -> Array:
-    """Convert to float32 where it is exact, else float64; missing values become NaN, text is refused."""
-    values: Array = np.asarray(given)
-    if values.dtype.kind in "fiub":
-        exact = values.dtype.itemsize < 3 or values.dtype == np.float32
-        return values.astype(np.float32 if exact else values.dtype if values.dtype.kind == "f" else np.float64)
-    items = [np.nan if _is_missing(value) else value for value in values.ravel().tolist()]
-    wrong = next((shown(value) for value in items if isinstance(value, str)), None)
-    try:
-        if wrong is None and values.dtype == object:
-            return np.array(items, np.float64).reshape(values.shape)
-    except (TypeError, ValueError) as error:
-        wrong = str(error)
-    raise DataError(f"{where} is not of numbers ({wrong or values.dtype}); encode it before, or leave it out")
+def as_features(given: Any, where: str) -> Array:
+    """Convert to float32 where it is exact, else float64; text is refused."""
+    values = numbers(where, given)
+    return values.astype(np.float32 if np.can_cast(values.dtype, np.float32) else np.float64)
 
 
 def check_rows(rows: RowBlock, columns: Sequence[str] | None, where: str, before: int) -> None:
@@ -198,18 +184,17 @@ def as_target_values(values: Array, where: str, before: int, name: str | None = 
     """Return targets as numbers or text; missing ones are refused."""
     what = "y" if name is None else f"column {shown(name)}"
     if values.dtype == object:
-        given = values.ravel().tolist()
-        gone = next((k for k, value in enumerate(given) if _is_missing(value)), None)
-        if gone is not None:
-            row = before + gone // max(1, values.size // max(len(values), 1)) + 1
+        import pyarrow as pa
+
+        try:
+            cells = pa.array(values.ravel(), from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError):
+            raise DataError(f"{where}: {what} holds values of several types, such as text and numbers") from None
+        if cells.null_count:
+            row = before + cells.is_null().to_pylist().index(True) // max(1, values.size // len(values)) + 1
             raise DataError(f"{where}: row {row:,}: {what} is missing; fill it or leave the row out")
-        text = [isinstance(value, str) for value in given]
-        if any(text) != all(text):
-            other = type(given[text.index(False)]).__name__
-            raise DataError(f"{where}: {what} holds text and {other}; make them alike")
-        values = np.array([str(value) for value in given] if any(text) else given).reshape(values.shape)
-        if values.dtype == object and all(isinstance(value, Number) for value in given):  # Decimal
-            values = values.astype(np.float64)
+        cells = cells.cast("float64") if pa.types.is_decimal(cells.type) else cells
+        values = np.array(cells.to_pylist()).reshape(values.shape)
     if values.dtype.kind not in "fiubUS":
         raise DataError(f"{where}: {what} holds {values.dtype}, expected numbers or text; convert it before")
     if values.dtype.kind == "f" and len(values):
@@ -217,36 +202,30 @@ def as_target_values(values: Array, where: str, before: int, name: str | None = 
     return values
 
 
-def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which need not be imported
-        return True
-    return isinstance(value, float) and value != value
-
-
-def _column_names(given: Any, what: str, most: int | None = None) -> list[str]:
+def _column_names(given: Any, what: str) -> list[str]:
     names = [given] if isinstance(given, str) else given
     if not (isinstance(names, Sequence) and names and all(isinstance(name, str) for name in names)):
         raise DataError(f"{what} must be the name of a column of the table, got {type(given).__name__}")
-    if most is not None and len(names) > most:
-        raise DataError(f"{what} must be the name of one column of the table, got {len(names)} names")
     return list(names)
 
 
 def _weight_name(given: Any) -> str | None:
-    return None if given is None else _column_names(given, "sample_weight", most=1)[0]
+    if given is None or isinstance(given, str):
+        return given
+    raise DataError(f"sample_weight must be the name of one column of the table, got {given!r}")
 
 
 class ParquetSource(Source):
     """A Parquet file, or all files of a folder in the order of their names."""
 
     def __init__(self, path: Path, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> None:
-        from meshnn.tables.files import ArrowFiles
+        from meshnn.tables.files import ArrowReader
 
-        self.table = ArrowFiles(path)
-        self.path, self.name, self.schema, self.n_rows = path, self.table.name, self.table.schema, self.table.rows
+        self.table = ArrowReader(path)
+        self.path, self.name, self.n_rows = path, self.table.name, self.table.total
         self.targets, self.weight = _column_names(y, "y"), _weight_name(sample_weight)
         self.columns: list[str] = feature_names(
-            self.schema.names, self.targets, self.weight, self.name, drop, self.table.index
+            self.table.names, self.targets, self.weight, self.name, drop, self.table.index
         )
         self._wanted = [*self.columns, *self.targets] + ([self.weight] if self.weight is not None else [])
         self._check_types()
@@ -257,7 +236,7 @@ class ParquetSource(Source):
         from meshnn.tables.cells import family_of
 
         for name in self._wanted:
-            kind, target = self.schema.field(name).type, name in (self.targets or ())
+            kind, target = self.table.types[name], name in (self.targets or ())
             if family_of(kind) != "numeric" and not (target and family_of(kind) == "categorical"):
                 advice = "drop it, encode it before it is written, or read the table into memory, where text is encoded"
                 expected = "numbers or text" if target else f"numbers; {advice}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,17 +16,58 @@ from numpy.typing import NDArray
 from pyarrow import types
 
 from meshnn.errors import DataError
-from meshnn.tables.blocks import StreamSchema
-from meshnn.tables.cells import NUMBER, PADDED, TRUTH, cells_of, first, floats, kind_of, typed_columns, unpacked
+from meshnn.tables.cells import NUMBER, PADDED, TRUTH, cells_of, first, floats, kind_of, typed_column, unpacked
+from meshnn.tables.dates import as_numpy, distinct, parse_texts, timestamps
 from meshnn.tables.names import shown
 from meshnn.tables.target import choose_task
-from meshnn.tables.times import as_numpy, distinct, parse_texts, timestamps
 
 __all__ = ["Labels", "Parsed", "StreamSchema", "check_no_dates", "decided", "decimal_comma", "parse_column",
            "parse_labels", "parse_times"]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+@dataclass
+class StreamSchema:
+    """What the columns of a table are; stored with the model."""
+
+    target: str  # the column to predict
+    by: str | None = None  # the column that orders the rows
+    drop: list[str] = field(default_factory=list)  # columns that are left out
+    text: list[str] = field(default_factory=list)  # columns that are text whatever they look like
+    task: str = "classify"  # or "regress"
+    labels: str = "text"  # type of the classes: "whole", "truth" or "text"
+    levels: dict[str, list[str]] = field(default_factory=dict)  # of each column, in the order of first appearance
+    most: int = 50  # maximum number of levels of a column
+    columns: list[str] = field(default_factory=list)  # all columns of the table
+
+    @property
+    def features(self) -> list[str]:
+        """Columns that are learned from."""
+        others = {self.target, self.by, *self.drop}
+        return [name for name in self.columns if name not in others]
+
+    def feature(self, column: str, text: str) -> str:
+        """Return the name of the feature of a level."""
+        name = f"{column}={text}"
+        return f"{name} (2)" if name in self.columns else name
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Any) -> StreamSchema:
+        """Return the schema that `to_dict` stored; ValueError or TypeError if it is damaged."""
+        schema = cls(**stored)
+        lists = [schema.drop, schema.text, schema.columns, *schema.levels.values()]
+        texts = [schema.target, *(name for names in lists for name in names)]
+        sound = all(isinstance(names, list) for names in lists) and all(isinstance(text, str) for text in texts)
+        sound = sound and schema.task in ("classify", "regress") and schema.labels in ("whole", "truth", "text")
+        if not sound or not isinstance(schema.most, int) or not isinstance(schema.by, (str, type(None))):
+            raise ValueError("its schema is damaged")
+        return schema
 
 
 class Parsed(NamedTuple):
@@ -56,7 +98,7 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
     if text and kind_of(values.type) not in ("missing", "categorical"):
         values = values.cast("string")
     elif not text and kind_of(values.type) == "categorical":
-        values, _ = typed_columns([values])[0]
+        values, _ = typed_column(values)
     codes, texts = np.full(len(values), -1, np.int64), dict[str, int]()
     if kind_of(values.type) == "missing":
         numbers = np.full(len(values), np.nan)
@@ -150,7 +192,7 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
     if len(values) == 0 and not last:
         return None
     if len(values) and kind_of(values.type) == "categorical":
-        values, _ = typed_columns([values])[0]
+        values, _ = typed_column(values)
     cells = cells_of(pa.table({"y": values}), "y")
     found, why = choose_task(cells)
     whole = cells.kind == "numeric" and not cells.packed and not (cells.numbers % 1).any()

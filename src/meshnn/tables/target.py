@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from meshnn.errors import DataError
 from meshnn.memory import check_fits
-from meshnn.tables.cells import Cells, cells_of
-from meshnn.tables.names import check_names, plain, quoted, shown, source, take_rows
+from meshnn.tables.cells import Cells, cells_of, first
+from meshnn.tables.names import check_names, shown, source, take_rows
 
 __all__ = ["MAX_CLASSES", "Target", "choose_task", "target_column", "target_task"]
 
@@ -43,39 +43,41 @@ def target_column(table: Any, target: str, task: str = "auto") -> Target:
     >>> target_column(pa.table({"y": [0.5, 1.5, None]}), "y").task
     'regress'
     """
-    cells, name, notes = _cells(table, target, task)
-    skipped = cells.missing
+    table, cells, skipped = _given(table, target, task)
+    name, rows, notes = _called(cells), table.num_rows, list[str]()
     if skipped:
-        table = take_rows(table, np.flatnonzero(~cells.gaps))
-        cells = _cells(table, target, task)[0]
         notes.append(f"{name}: {skipped:,} row{'s' * (skipped > 1)} without a value skipped")
-    if (rows := table.num_rows) < 2:
+    if rows < 2:
         what = f"{rows} row{'s' * (rows != 1)}" + " with a value" * bool(skipped)
         raise DataError(f"{name} has {what}, expected at least 2 rows to learn from", code="rows", field=target)
     if task == "auto":
         task, reason = choose_task(cells)
         notes.append(f"{name}: {reason}")
-    values = _labels(name, cells) if task == "classify" else _numbers(name, cells)
+    values = _labels(cells) if task == "classify" else cells.as_numbers(code="text target").copy()
+    if (values == values[0]).all():
+        message = f"{name} has the one value {values[0].item()!r}: nothing to learn; choose another"
+        raise DataError(message, code="constant", field=target)
+    if task == "classify":
+        _check_classes(cells, len(np.unique(values)))
     return Target(values, task, notes, table, skipped)
 
 
 def target_task(table: Any, target: str, task: str = "auto") -> tuple[str, list[str]]:
     """Return the task as `target_column` chooses it, from some rows of a table that is too large; and remarks."""
-    cells, name, notes = _cells(table, target, task)
-    if cells.missing:
-        cells = _cells(table.filter(~cells.gaps), target, task)[0]
-    rows = len(cells.values)
+    table, cells, _ = _given(table, target, task)
+    notes = []
     if task == "auto":
-        task, reason = choose_task(cells) if rows else ("regress", "there are no values")
-        notes.append(f"{name}: in {rows:,} rows that were looked at, {reason}")
-    if task == "regress" and cells.kind == "categorical":
-        raise DataError(f"{name} is text, expected numbers", code="text target", field=target)
+        task, reason = choose_task(cells) if table.num_rows else ("regress", "there are no values")
+        notes.append(f"{_called(cells)}: in {table.num_rows:,} rows that were looked at, {reason}")
     if task == "classify":
-        _check_classes(name, cells, len(cells.values.unique()), " that were looked at")
+        _check_classes(cells, len(cells.values.unique()), " that were looked at")
+    elif cells.kind == "categorical":
+        raise DataError(f"{_called(cells)} is text, expected numbers", code="text target", field=target)
     return task, notes
 
 
-def _cells(table: Any, target: str, task: str) -> tuple[Cells, str, list[str]]:
+def _given(table: Any, target: str, task: str) -> tuple[Any, Cells, int]:
+    """Return the rows that have a target, their targets, and the number of the others."""
     if task not in ("auto", "classify", "regress"):
         raise DataError(f"unknown task {task!r}; expected one of auto, classify, regress", code="task")
     check_names(table.column_names, [target], source(table))
@@ -83,7 +85,14 @@ def _cells(table: Any, target: str, task: str) -> tuple[Cells, str, list[str]]:
     if cells.kind == "date":
         raise DataError(f"{cells.called} holds dates ({cells.values.type}), expected numbers, text or booleans",
                         code="target type", field=target, value=str(cells.values.type))  # fmt: skip
-    return cells, f"{source(table)}target {shown(target)}", []
+    if not (skipped := cells.missing):
+        return table, cells, 0
+    table = take_rows(table, np.flatnonzero(~cells.gaps))
+    return table, cells_of(table, target), skipped
+
+
+def _called(cells: Cells) -> str:
+    return f"{source(cells.table)}target {shown(cells.name)}"
 
 
 def choose_task(cells: Cells, few: int = 20) -> tuple[str, str]:
@@ -99,38 +108,24 @@ def choose_task(cells: Cells, few: int = 20) -> tuple[str, str]:
     return "regress", f"{what}, taken as amounts"
 
 
-def _numbers(name: str, cells: Cells) -> NDArray[Any]:
-    if cells.kind == "categorical":
-        cells.refuse(0, f"the text {quoted(cells.values[0])}", "numbers", "text target")
-    if cells.numbers.min() == cells.numbers.max():
-        message = f"{name} is {plain(float(cells.numbers[0]))} in every row: nothing to learn; choose another"
-        raise DataError(message, code="constant", field=cells.name)
-    return np.array(cells.numbers)
-
-
-def _labels(name: str, cells: Cells) -> NDArray[Any]:
+def _labels(cells: Cells) -> NDArray[Any]:
     values, rows = cells.values, len(cells.values)
     if cells.kind == "numeric":
         wrong = (cells.numbers % 1 != 0) | (np.abs(cells.numbers) >= 2.0**63)
-        if wrong.any():
-            cells.refuse(int(wrong.argmax()), str(cells.numbers[wrong.argmax()]),
-                         "text or integers of at most 18 digits as classes", "number target")  # fmt: skip
+        if (at := first(wrong)) >= 0:
+            expected = "text or integers of at most 18 digits as classes"
+            cells.refuse(at, str(cells.numbers[at]), expected, "number target")
         values = values.cast("int64")  # not by way of floats: they merge integers beyond 2**53
     elif cells.kind == "categorical":
         size = 4.0 * rows * max(map(len, values.unique().to_pylist()))
-        check_fits(size, f"{name}: {rows:,} texts", "shorten the texts of the classes")
-    labels = np.array(values.to_pylist(), dtype=str if cells.kind == "categorical" else None)
-    classes = np.unique(labels)
-    if len(classes) == 1:
-        message = f"{name} has the one class {classes[0].item()!r}, expected at least 2; choose another target"
-        raise DataError(message, code="constant", field=cells.name)
-    _check_classes(name, cells, len(classes))
-    return labels
+        check_fits(size, f"{_called(cells)}: {rows:,} texts", "shorten the texts of the classes")
+    return np.array(values.to_pylist(), dtype=str if cells.kind == "categorical" else None)
 
 
-def _check_classes(name: str, cells: Cells, found: int, which: str = "") -> None:
+def _check_classes(cells: Cells, found: int, which: str = "") -> None:
     rows = len(cells.values)
     if found > MAX_CLASSES or (rows > 20 and found > rows / 2):
         what = f"{found:,} classes in {rows:,} rows{which}: it looks like an identifier or a number"
         code = "many classes" if cells.kind == "categorical" else "number target"
-        raise DataError(f"{name} has {what}; choose another target", code=code, field=cells.name, value=str(found))
+        message = f"{_called(cells)} has {what}; choose another target"
+        raise DataError(message, code=code, field=cells.name, value=str(found))

@@ -136,9 +136,9 @@ def read_parquet(
 
     assert source.targets is not None
     table, keep = source.table, {*source.columns, *source.targets, source.weight}
-    dropped = tuple(name for name in source.schema.names if name not in keep)
+    dropped = tuple(name for name in source.table.names if name not in keep)
     known = (str(source.path.absolute()), tuple(source.targets), source.weight, dropped)
-    whole, kind = split or HoldoutSplit(table.rows, np.arange(0)), None if split is None else classes
+    whole, kind = split or HoldoutSplit(table.total, np.arange(0)), None if split is None else classes
     before, counts = 0, dict[Any, int]()
     for k, count in enumerate(table.counts):
         part = whole.between(before, before + count)

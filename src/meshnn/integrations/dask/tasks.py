@@ -21,7 +21,7 @@ from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError
 from meshnn.mesh import Mesh
 from meshnn.tables.holdout import HoldoutSplit, as_one_target
-from meshnn.tables.sources import ParquetSource, RowBlock, as_numbers, as_target_values, check_rows
+from meshnn.tables.sources import ParquetSource, RowBlock, as_features, as_target_values, check_rows
 from meshnn.training.cluster import ShardPlan, Transport, WorkerState, run_steps
 from meshnn.training.dataset import coded
 from meshnn.training.samples import InMemorySamples, RowTransform
@@ -38,7 +38,7 @@ __all__ = ["Inbox", "ParquetTable", "SessionEndedError", "WorkOrder", "as_data",
 def as_rows(number: int, names: list[str] | None, X: Any, y: Any, weight: Any = None) -> RowBlock:
     """Convert a partition to arrays and check them."""
     where = f"partition {number}"
-    values, targets = as_numbers(X, f"{where}: X"), as_target_values(np.asarray(y), where, 0)
+    values, targets = as_features(X, f"{where}: X"), as_target_values(np.asarray(y), where, 0)
     if len(targets) != len(values):
         raise DataError(f"{where}: X has {len(values)} rows, y {len(targets)}; divide both alike")
     rows = RowBlock(np.ascontiguousarray(values), targets, None if weight is None else np.asarray(weight, np.float64))
