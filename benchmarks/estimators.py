@@ -100,7 +100,7 @@ def _digits(quick):
     X, y = load_digits(return_X_y=True)
     X, seeds = X / 16, range(2 if quick else 5)
     common = {"mesh": Topology.layered([64, 32, 10]), "activation": "relu", "batch_size": 32,
-              "max_epochs": 30, "tol": 0.0, "standardize": False, "n_jobs": 1}  # fmt: skip
+              "max_epochs": 30, "tol": 0.0, "l2": 1e-4, "standardize": False, "n_jobs": 1}  # fmt: skip
     ways = {
         "rate 0.001, constant": lambda seed: MeshClassifier(
             **common, solver=Adam(learning_rate=0.001, schedule="constant"), random_state=seed

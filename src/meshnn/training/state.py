@@ -85,10 +85,18 @@ def _resolved(kind: Any) -> dict[str, Any]:
     return {field.name: found[field.name] for field in fields(kind)}
 
 
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    """Return the fields of a dataclass; nothing for other types."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
 def to_tree(state: Any) -> Any:
     """Return a dataclass as plain values and arrays. Arrays are not copied."""
-    if is_dataclass(state):
-        return {field.name: to_tree(getattr(state, field.name)) for field in fields(state)}
+    if names := _field_names(type(state)):
+        plain = (int, float, str, type(None), np.ndarray)  # as they are, without a call
+        found = {name: getattr(state, name) for name in names}
+        return {name: value if type(value) in plain else to_tree(value) for name, value in found.items()}
     if isinstance(state, (list, tuple)):
         return [to_tree(item) for item in state]
     return state.item() if isinstance(state, np.generic) else state
