@@ -1,6 +1,7 @@
 """`MeshLayer` in what PyTorch has for modules: transforms, compilers, copies, dtypes, devices, threads, processes."""
 
 import copy
+import os
 import pickle
 import re
 import subprocess
@@ -216,6 +217,37 @@ def test_threads_share_a_layer():
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: both_gradients(layer, x, g), range(100)))
     assert all(torch.equal(a, b) for some in found for a, b in zip(some, want, strict=True))
+
+
+PROGRAM = """
+import os, sys, torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from meshnn import Topology
+from meshnn.torch import MeshLayer
+torch.set_num_threads(1)
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+layer = MeshLayer(Topology.mesh(3, 5, 2, self_loops=True), 4, "tanh", dtype=torch.float64, random_state=rank)
+x = torch.randn(8, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+net = DistributedDataParallel(layer)
+net(x[rank::2]).square().mean().backward()
+if rank == 0:
+    torch.save(layer.weight.grad, f"{folder}/out.pt")
+dist.barrier()
+os._exit(0)  # threads of gloo abort now and then at a normal exit
+"""
+
+
+@pytest.mark.slow
+def test_distributed_data_parallel(tmp_path):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", PROGRAM]
+    started = [subprocess.Popen([*command, str(rank), str(tmp_path)], env=environment) for rank in (0, 1)]
+    assert [process.wait(timeout=300) for process in started] == [0, 0]
+    layer = make("cycles")
+    layer(numbers(8, 3)).square().mean().backward()
+    same([torch.load(tmp_path / "out.pt")], [layer.weight.grad], 1e-12)
 
 
 def test_meshes_come_and_go():
