@@ -1,55 +1,47 @@
-"""What is said while it trains."""
+"""What is shown while a net trains."""
 
+import re
 from types import SimpleNamespace
 
+import pytest
 from sklearn.datasets import load_iris
 
-from meshnn import MeshClassifier
+from meshnn import MeshClassifier, progress
 from meshnn.training import History, HistoryRow, reporting
 
 X, Y = load_iris(return_X_y=True)
 
 
-def row(epoch, restart=0, note=""):
-    return HistoryRow(epoch, 0.5, float("nan"), 0.75, 1.0, 0.01, 2.5, 61, restart, note)
+def row(epoch, restart=0):
+    return HistoryRow(epoch, 0.5, float("nan"), 0.75, 1.0, 0.01, 2.5, 61, restart, "")
 
 
-def said(monkeypatch, capsys, times, epochs, restarts=1):
-    """The lines of a run whose rows come at given times; epochs are 1, 2, ..."""
-    settings = SimpleNamespace(max_epochs=epochs, n_restarts=restarts)
-    trainer = SimpleNamespace(settings=settings, history=History(), epochs=epochs)
+def test_lines_come_every_five_seconds_and_at_the_end(monkeypatch, capsys):
+    settings, samples = SimpleNamespace(n_restarts=2), SimpleNamespace(count=1000)
+    trainer = SimpleNamespace(settings=settings, history=History(), epochs=10, samples=samples)
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(reporting, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
     with reporting.reporter(1, trainer) as show:
-        for k, clock.now in enumerate(times):
-            trainer.history.append(row(k % epochs + 1, k // epochs))
+        for k in range(20):
+            clock.now += 1.0
+            show.pulse(500)
+            clock.now += 1.0
+            trainer.history.append(row(k % 10 + 1, k // 10))
             show(trainer.history[-1])
     out, errors = capsys.readouterr()
     assert out == ""
-    return errors.splitlines()
+    *lines, last = errors.splitlines()
+    assert len(lines) == 8  # in 40 seconds, in each of which half an epoch is done
+    assert lines[0] == "training 12%: epoch 2.5 of 20  loss 0.5  accuracy 0.750, 35 s left"
+    assert last == "start 2, epoch 10 of 10  loss 0.5  accuracy 0.750  2.50 s"
 
 
-def test_lines_come_after_a_tenth_after_five_seconds_and_at_the_end(monkeypatch, capsys):
-    def epochs(*given):
-        return [int(line.split()[1]) for line in said(monkeypatch, capsys, *given)]
-
-    assert said(monkeypatch, capsys, [0.001 * k for k in range(100)], 100) == [
-        "epoch 100 of 100  loss 0.5  accuracy 0.750  2.50 s"
-    ]
-    assert epochs([2.0 * k for k in range(1, 31)], 100) == list(range(3, 31, 3))  # 6 s are more than 5
-    assert epochs([0.2 * k for k in range(1, 101)], 100) == list(range(10, 101, 10))
-    lines = said(monkeypatch, capsys, [10.0 * k for k in range(1, 5)], 2, 2)
-    starts = ["epoch 1 of 2", "epoch 2 of 2", "start 2, epoch 1 of 2", "start 2, epoch 2 of 2"]
-    assert [line.split("  ")[0] for line in lines] == starts
-
-
-def test_a_piped_fit_ends_with_its_last_row(capsys):
-    model = MeshClassifier(
-        2, verbose=True, max_epochs=5, tol=0, random_state=0, callbacks=lambda row, mesh: row.epoch == 4
-    )
-    model.fit(X, Y)
+@pytest.mark.parametrize(("verbose", "epochs"), [(0, []), (1, [4]), (2, [1, 2, 3, 4])])
+def test_rows_that_a_piped_fit_prints(capsys, verbose, epochs):
+    given = {"max_epochs": 5, "tol": 0, "l2": 0.0, "random_state": 0}
+    MeshClassifier(2, verbose=verbose, callbacks=lambda row, mesh: row.epoch == 4, **given).fit(X, Y)
     out, errors = capsys.readouterr()
     assert out == ""
-    last = errors.splitlines()[-1]
-    assert last.startswith("epoch 4 of 5  loss ")
-    assert last.endswith("stopped by a callback")
+    assert [int(number) for number in re.findall(r"^epoch +(\d+) ", errors, re.MULTILINE)] == epochs
+    if verbose == 1:
+        assert errors.endswith("stopped by a callback\n")
