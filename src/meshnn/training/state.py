@@ -93,7 +93,8 @@ def _field_names(kind: type) -> tuple[str, ...]:
 
 def to_tree(state: Any) -> Any:
     """Return a dataclass as plain values and arrays. Arrays are not copied."""
-    if names := _field_names(type(state)):
+    kind: Any = type(state)
+    if names := _field_names(kind):
         plain = (int, float, str, type(None), np.ndarray)  # as they are, without a call
         found = {name: getattr(state, name) for name in names}
         return {name: value if type(value) in plain else to_tree(value) for name, value in found.items()}
