@@ -62,6 +62,7 @@ def _with_zig() -> bool:
         script.write_text(f"@{call} %*\r\n" if os.name == "nt" else f'#!/bin/sh\nexec {call} "$@"\n')
         script.chmod(0o755)
     os.environ["CC"] = os.environ["CXX"] = str(folder / "cc")
+    os.environ["SKBUILD_BUILD_DIR"] = str(folder / "build")  # a folder of another compiler would keep that one
     defines = f"-DMESHNN_ZIG=ON -DCMAKE_AR={folder / 'ar'} -DCMAKE_RANLIB={folder / 'ranlib'}"
     os.environ["CMAKE_ARGS"] = f"{os.environ.get('CMAKE_ARGS', '')} {defines}".strip()
     print("meshnn: building with the compiler of the ziglang package", file=sys.stderr)

