@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Progress", "progress", "watched"]
+__all__ = ["ProgressDisplay", "progress", "watched"]
 
 
 def watched(things: Iterable[int], count: int, what: str) -> Iterator[int]:
@@ -26,16 +26,16 @@ def watched(things: Iterable[int], count: int, what: str) -> Iterator[int]:
 @contextmanager
 def progress(
     title: str, total: float | None = None, unit: str = "rows", quiet: bool = False, silence: float = 0.1
-) -> Iterator[Progress]:
+) -> Iterator[ProgressDisplay]:
     """Yield a function that shows how much is done; `quiet` shows nothing."""
-    shown = Progress(title, total, unit, quiet, silence)
+    shown = ProgressDisplay(title, total, unit, quiet, silence)
     try:
         yield shown
     finally:
         shown.close()
 
 
-class Progress:
+class ProgressDisplay:
     """Call it with the amount done, the total if it is known, and a remark (by default the amount and the rate).
 
     Nothing is shown in the first seconds of `silence`.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class StreamState:
+class PartialFitState:
     """What `partial_fit` and a warm start continue with."""
 
     seed: state.Count
@@ -46,7 +46,7 @@ class ModelState:
     l2: state.FromZero
     best_restart: state.Count
     solver: tuple[str, str]  # and the reason
-    stream: StreamState
+    stream: PartialFitState
     importances: Annotated[Array, state.Vector("columns", "float64", state.Interval(0, math.inf, "[)"))] | None
     target: str | None
 

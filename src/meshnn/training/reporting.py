@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from meshnn.progress import Progress, progress
+from meshnn.progress import ProgressDisplay, progress
 from meshnn.training.history import HistoryRow
 from meshnn.training.trainer import Trainer
 
@@ -15,7 +15,7 @@ from meshnn.training.trainer import Trainer
 class TrainingReport:
     """Shows rows on stderr: none with `verbose` 0, with 1 the progress and the last row, with 2 all of them."""
 
-    def __init__(self, trainer: Trainer, verbose: int, show: Progress) -> None:
+    def __init__(self, trainer: Trainer, verbose: int, show: ProgressDisplay) -> None:
         self.trainer, self.verbose, self.show = trainer, verbose, show
         self._done, self._last = 0, ""
 
