@@ -37,6 +37,7 @@ GOOD = "a,b,y\n" + "".join(f"{k % 7},{k % 5}.5,{'no' if k % 3 else 'yes'}\n" for
     ("a,y\n1,\n2,NA\n", "-y y", "no row of 2 has a value of y"),
     ("t,a,y\n2026-01-01,1,u\n", "-y y", "column t holds dates or times (2026-01-01 in row 1); --by t if"),
     ("a;y\n1,5;u\n2,5;v\n", "-y y", "decimal commas ('1,5' in row 1)"),
+    ("a|y\n1|2,5\n2|3\n", "-y y", "y has decimal commas ('2,5' in row 1)"),
     ("a,y\n1,u\n\"2,v\n", "-y y", "a quote opened in row 2"), ("a,a,y\n1,2,u\n", "-y y", "two columns are called a"),
 ])  # fmt: skip
 def test_refused(tmp_path, text, options, message):

@@ -7,6 +7,7 @@ import pickle
 import joblib
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import meshnn
@@ -30,6 +31,9 @@ def test_frames_are_rows_one_by_one(make):
         one.learn_one(x, target)
     many.learn_many(X, y)
     assert bits(one) == bits(many)
+    table = make(hidden=3, random_state=0)
+    table.learn_many(pa.Table.from_pandas(X, preserve_index=False), y.to_numpy())
+    assert bits(one) == bits(table)
     found = many.predict_many(X)
     assert found.index.equals(X.index)
     assert found.tolist() == [one.predict_one(x) for x in rows]

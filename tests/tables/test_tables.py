@@ -296,3 +296,17 @@ def test_predictions_that_cannot_be_written(tmp_path, monkeypatch):
         refused(lambda name=name: write_predictions(tmp_path / name), "no space left")
         assert (tmp_path / name).read_text() == "old"
     assert len(os.listdir(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(("odd", "kind"), [("2024-02-30", "categorical"), ("", "date"), ("2024-03-01", "date")])
+def test_one_cell_that_is_no_date_makes_the_whole_column_text(tmp_path, odd, kind):
+    """It is said which cell that is, and a part of the rows without it is text, too."""
+    days = [f"2024-01-{k:02}" for k in range(1, 21)]
+    path = tmp_path / "d.csv"
+    path.write_text("\n".join(["d,x", *(f"{day},{k}" for k, day in enumerate([*days, odd, *days]))]))
+    loaded = read_table(path)
+    for table in (loaded.table, loaded.table.slice(0, 20)):
+        assert [column.kind for column in Encoder.learn(table, impute=True).columns if column.name == "d"] == [kind]
+    assert len(loaded.notes) == (kind != "date")
+    if loaded.notes:
+        assert "row 21 holds '2024-02-30'" in loaded.notes[0]

@@ -134,6 +134,8 @@ def test_a_mesh_of_a_graph_with_weights_alone(tmp_path):
 
 def test_from_networkx_by_name():
     graph = nx.DiGraph([("x", "h"), ("h", "y"), ("one", "h")])
+    misspelt = graph.copy()
+    nx.set_node_attributes(misspelt, {"x": "input", "h": "output", "y": "outptu"}, "role")
     t = Topology.from_networkx(graph, inputs=["x"], outputs=["y"], bias="one")
     assert pairs(t) == {(0, 2), (2, 3), (1, 2)}
     assert t.bias
@@ -142,6 +144,7 @@ def test_from_networkx_by_name():
         ((nx.MultiDiGraph(graph), ["x"], ["y"]), "multigraph"),
         ((graph, ["z"], ["y"]), "'z'"),
         ((graph, ["x"], ["x"]), "'x'"),
+        ((misspelt, None, None), "outptu"),
     ]:
         with pytest.raises(MeshError, match=message):
             Topology.from_networkx(*bad)

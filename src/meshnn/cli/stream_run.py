@@ -24,7 +24,7 @@ from meshnn.online.blocks import Piece, Rows, TableRunner
 from meshnn.online.scores import ClassScores, ValueScores
 from meshnn.tables.blocks import Block, Position, Reader
 from meshnn.tables.names import shown
-from meshnn.tables.streams import StreamSchema, check_no_dates, decided
+from meshnn.tables.streams import StreamSchema, check_decimal_points, check_no_dates, decided
 
 
 def save_interval(text: str) -> tuple[int | None, float]:
@@ -184,6 +184,9 @@ class Run:
         found = decided(targets, self.task, enough)
         if found is None:
             return False
+        for column in (schema.target, *schema.features) if self.source.separator not in ("", ",") else ():
+            for block in pending if column not in schema.text else ():
+                check_decimal_points(self.source.name, column, block.table.column(column), block.first + 1)
         schema.task, schema.labels, why = found
         if why:
             self._note("task", f"target {shown(schema.target)}: {why}")

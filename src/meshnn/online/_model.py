@@ -189,6 +189,8 @@ def as_number(what: str, value: Any, advice: str) -> float:
 
 def frame_rows(X: Any) -> list[dict[Any, Any]]:
     """Return one dictionary per row of a DataFrame, without what is missing; all of them are checked."""
+    if hasattr(X, "to_pandas"):  # of polars or pyarrow
+        X = X.to_pandas()
     if not hasattr(X, "columns") or not hasattr(X, "itertuples"):
         raise DataError(f"X must be a DataFrame, got {type(X).__name__}; for single samples use the ..._one methods")
     names = list(X.columns)

@@ -87,7 +87,7 @@ class TableRunner:
             if parsed.infinite >= 0:
                 _, row = _cell(block, column, parsed.infinite)
                 self._note("infinite", column, f"column {shown(column)} is infinite in row {row}: taken as missing")
-            if self.separator in (";", "\t") and 0 <= (at := decimal_comma(parsed)) < rows.count:
+            if self.separator not in ("", ",") and 0 <= (at := decimal_comma(parsed)) < rows.count:
                 what = "has decimal commas ({cell!r} in row {row}), expected decimal points"
                 rows.stop(block, at, "decimal", column, f"{name}: column {shown(column)}", what)
         self._read_target(rows, block, name)

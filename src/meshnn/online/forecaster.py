@@ -99,7 +99,8 @@ class MeshForecaster(OnlineModel):
         rows: list[Any] = [None] * len(y)
         if X is not None:
             if not hasattr(X, "columns") or len(X) != len(y):
-                raise DataError(f"X must be a DataFrame with {len(y)} rows, as y has values; got {type(X).__name__}")
+                got = f"{len(X):,} rows" if hasattr(X, "columns") else type(X).__name__
+                raise DataError(f"X must be a DataFrame with {len(y):,} rows, as y has values; got {got}")
             if hasattr(y, "index") and hasattr(X, "index") and not X.index.equals(y.index):
                 raise DataError("X and y have different indexes; align them")
             rows = X.to_dict("records")

@@ -92,7 +92,7 @@ class Cells:
         if self.kind == "date":
             return timestamps(self.values), -1
         stamps = np.full(len(self.gaps), np.datetime64("NaT", "us"))
-        if self.kind == "categorical" and not self.packed:
+        if self.kind == "categorical":
             head = self.values.drop_null()[:20]  # most texts are no dates: quickly passed
             if not len(head) or not np.isnat(parse_days(head)).all():
                 stamps = parse_days(self.values)

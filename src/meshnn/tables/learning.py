@@ -34,7 +34,7 @@ def learn_columns(table: Any, names: list[str], max_categories: int, keep_consta
         if missing < table.num_rows:
             if cells.is_numeric:
                 found = _learn_numbers(cells, keep_constant)
-            elif cells.days[1] < 0:
+            elif not cells.packed and cells.days[1] < 0:
                 found, note = _learn_dates(cells)
             else:
                 found, note = _learn_texts(cells, max_categories)

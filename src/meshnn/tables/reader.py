@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -16,9 +17,9 @@ from meshnn.errors import DataError
 from meshnn.files import as_path, explained
 from meshnn.memory import check_fits
 from meshnn.tables.blocks import Reader
-from meshnn.tables.cells import looks_numeric, typed_column, without_views
+from meshnn.tables.cells import Cells, kind_of, looks_numeric, typed_column, without_views
 from meshnn.tables.files import ENDINGS, ArrowReader, NpyReader
-from meshnn.tables.names import shown, with_origin
+from meshnn.tables.names import quoted, shown, with_origin
 from meshnn.tables.sources import npy_blocks
 from meshnn.tables.text import ByteSource, ReadOptions, TextReader
 
@@ -139,6 +140,14 @@ def row_blocks(path: str | os.PathLike[str], text: Collection[str] = ()) -> Iter
         yield read_table(path, text).table
 
 
+def _dates_in(values: Any) -> tuple[int, int]:
+    """Return the number of cells that are dates, and the first cell that is none, -1 if all are."""
+    if values.null_count == len(values) or kind_of(values.type) != "categorical":
+        return 0, -1
+    stamps, other = Cells(None, "", values, "categorical", False).days
+    return int((~np.isnat(stamps)).sum()), other
+
+
 def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
     """Convert columns of text to the types of their cells; refuse or report numbers in another notation."""
     columns, odd = dict(zip(table.column_names, table.columns, strict=True)), list[str]()
@@ -148,7 +157,15 @@ def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
         columns[name] = values
         if padded:
             reader.notes.append(f"{reader.name}: column {shown(name)} has numbers with leading zeros: kept as text")
-        elif (example := looks_numeric(values)) is not None:
+            continue
+        dates, other = _dates_in(values)
+        if other >= 0 and 2 * dates > len(values) - values.null_count:  # one cell must not decide by chance
+            columns[name] = values.dictionary_encode()
+            reader.notes.append(
+                f"{reader.name}: column {shown(name)} is taken as text: {dates:,} of its {len(values):,} values are "
+                f"dates, but row {other + 1:,} holds {quoted(values[other])}; fix or empty that cell for dates"
+            )
+        elif not dates and (example := looks_numeric(values)) is not None:
             row, cell = example
             if reader.separator != "," and "," in cell and "%" not in cell:
                 message = f"{reader.name}: column {shown(name)} has numbers with commas ({cell!r} in row {row:,})"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyarrow import types
 
 from meshnn.errors import DataError
-from meshnn.tables.cells import cells_of, kind_of
+from meshnn.tables.cells import cells_of, kind_of, unpacked
 from meshnn.tables.dates import FORMS, parse_texts, timestamps
 from meshnn.tables.names import check_names, listed, quoted, shown, source
 
@@ -50,10 +50,11 @@ class Times:
 
 def looks_like_times(table: Any, name: str) -> bool:
     """Return whether a column holds dates or times, by its type or by most of its first texts."""
-    kind = kind_of(table[name].type)
+    values, _ = unpacked(table[name])
+    kind = kind_of(values.type)
     if kind != "categorical":
         return kind == "date"
-    first = table[name][:20].drop_null()
+    first = values[:20].drop_null()
     return 2 * int((parse_texts(first)[1] >= 0).sum()) > len(first)  # one with a typing error is named later
 
 

@@ -21,8 +21,8 @@ from meshnn.tables.dates import as_numpy, distinct, parse_texts, timestamps
 from meshnn.tables.names import shown
 from meshnn.tables.target import choose_task
 
-__all__ = ["Labels", "Parsed", "StreamSchema", "check_no_dates", "decided", "decimal_comma", "parse_column",
-           "parse_labels", "parse_times"]  # fmt: skip
+__all__ = ["Labels", "Parsed", "StreamSchema", "check_decimal_points", "check_no_dates", "decided", "decimal_comma",
+           "parse_column", "parse_labels", "parse_times"]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -136,6 +136,16 @@ def check_no_dates(file: str, column: str, values: Any, row: int) -> None:
         cell, row = values[at].as_py(), row + at
     message = f"{file}: column {shown(column)} holds dates or times ({cell} in row {row:,})"
     raise DataError(message, code="stream date", field=column, value=cell, row=row)
+
+
+def check_decimal_points(file: str, column: str, values: Any, row: int) -> None:
+    """Raise DataError if a column has decimal commas; `row` is the number of its first row."""
+    at = decimal_comma(parse_column(values))
+    if at >= 0:
+        cell = values[at].as_py()
+        message = f"{file}: column {shown(column)} has decimal commas ({cell!r} in row {row + at:,})"
+        expected = "decimal points"
+        raise DataError(f"{message}, expected {expected}", code="decimal", field=column, value=cell, expected=expected)
 
 
 def decimal_comma(parsed: Parsed) -> int:

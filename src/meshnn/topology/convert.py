@@ -77,7 +77,10 @@ def networkx_nodes(
 
 
 def _with_role(graph: Any, role: str) -> list[Hashable]:
-    found = [node for node, given in graph.nodes(data="role") if given == role]
+    roles = dict(graph.nodes(data="role"))
+    if unknown := {str(given) for given in roles.values()} - {"None", "input", "bias", "hidden", "output"}:
+        raise TopologyError(f"the role of a node is input, bias, hidden or output; got {sorted(unknown)[:4]}")
+    found = [node for node, given in roles.items() if given == role]
     if not found and role != "bias":
         raise TopologyError(f"no node has the attribute role={role!r}; name the {role}s: {role}s=[...]")
     return found
