@@ -82,7 +82,7 @@ def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **quiet, text=True, start_new_session=True) as run:
         lines = []
-        while not any(line.startswith("epoch ") for line in lines[-1:]):
+        while not any("  loss " in line for line in lines[-1:]):  # of an epoch that is done
             lines.append(run.stderr.readline())
             assert lines[-1], lines
         if number == signal.SIGINT:
