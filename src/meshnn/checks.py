@@ -1,4 +1,4 @@
-"""What callers hand in, made into arrays the engine can run on, or refused with a sentence that says why."""
+"""Convert and check arguments: arrays for the engine, or an error that states the reason."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class Net(Exports):
         return mesh
 
     def blueprint(self) -> Blueprint:
-        """What it computes, as plain values and arrays: what exports are written from."""
+        """Return the computation as plain values and arrays, from which exports are written."""
         self._checked()
         t = self._topology
         return Blueprint(
@@ -219,7 +219,7 @@ class Net(Exports):
 
     @property
     def weights(self) -> Array:
-        """What the edges carry `(n_edges,)`, aligned with `topology.src` and `topology.dst`; may be set.
+        """The weights of the edges `(n_edges,)`, aligned with `topology.src` and `topology.dst`; may be set.
 
         It may be changed in place, too, unless edges are tied or fixed: then it is a copy that cannot be written to.
         """
@@ -239,7 +239,7 @@ class Net(Exports):
 
     @property
     def parameters(self) -> Array:
-        """What is learned `(n_parameters,)`; may be set or changed in place. Without ties, the weights."""
+        """The learned parameters `(n_parameters,)`; may be set or changed in place. Without ties, the weights."""
         return self.values[: self.n_parameters]
 
     @parameters.setter
@@ -293,7 +293,7 @@ class Net(Exports):
         return np.flatnonzero(self._ties.total(~self.dead_edges()))
 
     def weights_of(self, parameters: Array) -> Array:
-        """What the edges would carry with these parameters."""
+        """Return the weights of the edges for these parameters."""
         return np.concatenate([parameters, self.values[self.n_parameters :]])[self._ties.number]
 
     def adjacency(self) -> Any:

@@ -91,7 +91,7 @@ def read(path: str | os.PathLike[str]) -> Tree:
 
 
 class _FaultError(ValueError):
-    """What is wrong, in words that follow the name of the file."""
+    """A fault in a file, in words that follow the name of the file."""
 
 
 # Writing
@@ -124,7 +124,7 @@ def _pack(tree: Tree) -> list[Any]:
 
 
 def _flatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> Any:
-    """What JSON can hold, with a mark for every array, which is put aside under the path to it."""
+    """Return plain JSON values with a mark for every array, which is put aside under the path to it."""
     if len(place) >= _Format.deepest and isinstance(value, (dict, list)):
         raise _FaultError(f"{_named(place[:3])}... is nested more than {_Format.deepest} deep; flatten it")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What `meshnn stream` stores with its model: to continue its table, and to predict other tables."""
+"""The state that `meshnn stream` stores with its model, to continue its table and to predict other tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the outputs of a net mean: classes or values. Also fitted models that predict without scikit-learn.
+"""The meaning of the outputs of a net: classes or values. Also fitted models that predict without scikit-learn.
 
 scikit-learn takes longer to import than the rest of `meshnn predict` together.
 """
@@ -202,7 +202,7 @@ class ValueOutputs(Outputs):
 
 
 class FittedModel:
-    """What a file holds of an estimator, without scikit-learn; features are an array or a table."""
+    """A fitted estimator from a file, without scikit-learn; features are an array or a table."""
 
     mesh_: Mesh
     preprocessing_: Preprocessing

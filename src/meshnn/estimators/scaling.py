@@ -61,7 +61,7 @@ Spread = Interval(float(np.nextafter(0.0, 1.0)), math.inf, "[)")
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is subtracted from features and targets, and what they are divided by."""
+    """Offsets and scales of features and targets."""
 
     x_mean: Annotated[Array, Vector("inputs", "float64")]
     x_scale: Annotated[Array, Vector("inputs", "float64", Spread)]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PartialFitState:
-    """What `partial_fit` and a warm start continue with."""
+    """The state from which `partial_fit` and a warm start continue."""
 
     seed: state.Count
     memory: dict[str, Any] | None
@@ -188,7 +188,7 @@ def _read(name: str, value: Any, mesh: Mesh) -> Any:
 
 
 def _read_labels(stored: Any, count: int) -> Array:
-    """Return the classes of a net with so many outputs."""
+    """Return the classes of a net with this number of outputs."""
     labels = stored
     if not isinstance(stored, np.ndarray):
         if not re.fullmatch(r"\|O|[<>]U[1-9]\d*", stored["dtype"]):

@@ -27,7 +27,7 @@ __all__ = ["RiverMeshClassifier", "RiverMeshForecaster", "RiverMeshRegressor"]
 
 
 class _InRiver:
-    """What differs from the models outside of river: the seed is called `seed`."""
+    """The difference from the models outside of river: the random state is called `seed`."""
 
     seed: int | None
     get_params: Callable[[], dict[str, Any]]

@@ -14,7 +14,7 @@ from meshnn.errors import DataError, MeshError
 
 
 class Loss:
-    """What a loss is, in one object; `_core/losses.hpp` has its arithmetic."""
+    """A loss with all of its facts; `_core/losses.hpp` has its arithmetic."""
 
     name: str
     code: int  # in kernels
@@ -33,7 +33,7 @@ class Loss:
         return n_outputs
 
     def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
-        """What is handed in, checked, as kernels take it: `(size, 1)` labels or `(size, n_outputs)` values."""
+        """Return checked targets as kernels take them: `(size, 1)` labels or `(size, n_outputs)` values."""
         raise NotImplementedError
 
     def curvature(self, outputs: Array, targets: Array, J: Array) -> Array:
@@ -41,7 +41,7 @@ class Loss:
         raise NotImplementedError
 
     def scaling(self, targets: Array, weight: Array | None) -> tuple[Array, Array]:
-        """What to subtract from targets and to divide them by before a net learns them, column by column."""
+        """Return the offset and scale of targets, column by column."""
         width = targets.shape[1] if targets.ndim == 2 else 1
         return moments(targets, weight) if self.by_moments else (np.zeros(width), np.ones(width))
 

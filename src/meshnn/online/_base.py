@@ -1,4 +1,4 @@
-"""What classifier and regressor on streams share: a net that is built, grown and saved while it learns."""
+"""The base of classifier and regressor on streams: a net that is built, grown and saved while it learns."""
 
 from __future__ import annotations
 
@@ -176,11 +176,11 @@ class StreamModel(OnlineModel, Exports):
         return self.mesh_, self.stream_
 
     def explain(self) -> Any:
-        """What a sample costs; print it."""
+        """Return the cost of a sample, to be printed."""
         return self._net[1].explain()
 
     def blueprint(self) -> Blueprint:
-        """What it computes, as plain values and arrays, with what it has learned so far, for exports."""
+        """Return the current computation as plain values and arrays, for exports."""
         mesh, s = self._net
         room = s.room
         x_mean, x_scale = mean_and_scale(room.x_moments)

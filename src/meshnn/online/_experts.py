@@ -43,11 +43,11 @@ class Tail:
         return self._rows[self._end - count : self._end]
 
     def back(self, steps: Any) -> Any:
-        """What was so many steps ago, 1 being the last: a number, or an array of them."""
+        """Return the value that lies a number of steps back, 1 being the last one, or an array for several numbers."""
         return self._rows[self._end - steps]
 
     def widen(self, width: int) -> None:
-        """Make so many columns, the new ones NaN."""
+        """Set the number of columns; new ones are NaN."""
         if width == self._rows.shape[1]:
             return
         rows = np.full((len(self._rows), width), np.nan)
@@ -61,7 +61,7 @@ class Tail:
 
 
 class ExpertView(NamedTuple):
-    """What an expert looks at."""
+    """The inputs of an expert."""
 
     log: bool  # the logarithm
     first: bool  # differences to the last value
@@ -219,7 +219,7 @@ def _topology(d: int, hidden: int) -> Topology:
 
 
 def is_time_to_look(count: int) -> bool:
-    """Whether a season should be looked for after so many values.
+    """Whether a season should be looked for after this number of values.
 
     >>> [n for n in range(400) if is_time_to_look(n)]
     [24, 36, 48, 72, 96, 144, 192, 288, 384]

@@ -1,4 +1,4 @@
-"""What all online models share: parameters and files, labels, dictionaries of features turned into rows of numbers."""
+"""The base of all online models: parameters and files, labels, dictionaries of features turned into rows of numbers."""
 
 from __future__ import annotations
 

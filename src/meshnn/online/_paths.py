@@ -123,7 +123,7 @@ def quantiles(paths: Array, shares: Array, middle: Array, levels: Array, judge: 
 
 
 def quantiles_of_one(value: float, count: int, horizon: int, levels: Array) -> Array:
-    """Quantiles `(horizon, levels)` after so many values that were all the same: one in so many may be another one.
+    """Quantiles `(horizon, levels)` after n equal values: the next one differs with probability 1 / n.
 
     >>> quantiles_of_one(10.0, 1, 2, np.array([0.05, 0.5, 0.95])).round(1).tolist()
     [[-6.4, 10.0, 26.4], [-13.3, 10.0, 33.3]]
@@ -138,7 +138,7 @@ def quantiles_of_one(value: float, count: int, horizon: int, levels: Array) -> A
 
 
 def _factors(spread: Array, judge: Judge) -> Array:
-    """What to stretch the spread `(horizon,)` of paths by; beyond what is judged, as the last step that is."""
+    """Return the factors `(horizon,)` of the spread of paths; beyond the judged steps, that of the last judged one."""
     n = min(len(spread), judge.horizon)
     cases = judge.cases[:n] / np.arange(1, n + 1)  # errors of forecasts that overlap are alike
     # from mean absolute errors, as if they were normal: squares would be those of the few largest, long ago

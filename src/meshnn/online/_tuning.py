@@ -50,7 +50,7 @@ class Tuning:
     strict: float = 8.0
     #: Errors one step before that count as errors of a step: of steps far ahead few are known at first.
     borrowed: float = 2.0
-    #: Forecasts are noted after every value at first, and so many times while their number doubles later.
+    #: Forecasts are noted after every value at first, later this number of times while the number of values doubles.
     often: int = 256
 
     # -- paths

@@ -48,7 +48,7 @@ class Rows:
 
 @dataclass
 class Piece:
-    """What was predicted of some rows before their targets were seen."""
+    """Predictions of some rows, made before their targets were seen."""
 
     first: int  # of the rows of the block
     last: int
@@ -253,7 +253,7 @@ class TableRunner:
         return np.asarray(known[rows.labels.codes[first:last]])
 
     def _piece(self, rows: Rows, first: int, last: int, out: Array | None) -> Piece:
-        """What was predicted of rows; their time is remembered."""
+        """Return the predictions of rows and remember their time."""
         n, model = last - first, self.model
         if rows.times is not None:
             kind, times = rows.times[0], rows.times[1][first:last]

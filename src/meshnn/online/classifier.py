@@ -113,7 +113,7 @@ class MeshStreamClassifier(StreamModel):
         return float(np.log(np.exp(out - top).sum()) + top - out[int(target)])
 
     def blueprint(self) -> Blueprint:
-        """What it computes, as plain values and arrays, with what it has learned so far, for exports."""
+        """Return the current computation as plain values and arrays, for exports."""
         if len(self.classes_) == 1:
             raise ExportError(f"it has seen one class only, {self.classes_[0]!r}; export it when there are two")
         link = "logit" if len(self.classes_) == 2 else "softmax"

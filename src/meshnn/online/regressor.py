@@ -80,5 +80,5 @@ class MeshStreamRegressor(StreamModel):
         return math.exp(min(found[0], 700.0)) if self.loss == "poisson" else float(found[0])
 
     def blueprint(self) -> Blueprint:
-        """What it computes, as plain values and arrays, with what it has learned so far, for exports."""
+        """Return the current computation as plain values and arrays, for exports."""
         return replace(super().blueprint(), link="exp" if self.loss == "poisson" else "identity", values=True)

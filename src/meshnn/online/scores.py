@@ -20,7 +20,7 @@ __all__ = ["ClassScores", "ValueScores", "scores_from"]
 
 
 class StreamScores:
-    """What both kinds share."""
+    """The common part of both kinds of scores."""
 
     kind: str
     #: What is noted of every row.
@@ -69,7 +69,7 @@ class StreamScores:
         return {name: float(total / count) if count else math.nan for name, total, count in means}
 
     def curve(self) -> dict[str, Array]:
-        """What the curve shows, by name; `row` is the number of the row."""
+        """Return the columns of the curve by name; `row` is the number of the row."""
         return dict(zip(("row", *self.curve_names), self.points, strict=True))
 
     def to_tree(self) -> Tree:

@@ -1,4 +1,4 @@
-"""What the figures share: a canvas that is saved at the end, labels, lines with intervals."""
+"""Shared parts of the figures: a canvas that is saved at the end, labels, lines with intervals."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class ListBuilder(ListCounter):
 
 
 def _whole(column: array[int], beyond: int = 1) -> UIntArray:
-    """Return a column as an array; so many zeros may be read behind it."""
+    """Return a column as an array; this number of zeros may be read behind it."""
     column.frombytes(bytes(4 * beyond))
     return np.frombuffer(column, np.uint32)[:-beyond]
 

@@ -157,7 +157,7 @@ def _columns(draft: Draft) -> FloatArray:
 
 
 class _ChunkMethod(Method):
-    """What backprop and the factored form share: the same lists, kernels, and the states of all ticks."""
+    """The common part of backprop and the factored form: the same lists, kernels, and the states of all ticks."""
 
     compiled = True
     driven = True

@@ -26,7 +26,7 @@ from meshnn.topology.reach import (
 
 
 class Timing(NamedTuple):
-    """What is asked of a run in time, besides the outputs after its last tick from states that begin at zero."""
+    """Options of a run in time besides its default: outputs after the last tick, from states of zero."""
 
     counts: bytes = b""  # a byte a tick, from tick 1 on: whether outputs are looked at after it; none: after the last
     given: bool = False  # whether the states before the first tick are given

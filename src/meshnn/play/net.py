@@ -29,7 +29,7 @@ GRAPHS = ("mesh", "layered", "cascade", "columns", "none")
 
 
 class UndoStep(NamedTuple):
-    """What undo goes back to."""
+    """A state that undo restores."""
 
     sketch: Sketch
     ticks: int

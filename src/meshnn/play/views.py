@@ -1,4 +1,4 @@
-"""What the page shows of a net: messages about its samples, its graph, its states and its decisions."""
+"""Messages to the page about a net: its samples, its graph, its states and its decisions."""
 
 from __future__ import annotations
 

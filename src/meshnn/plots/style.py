@@ -1,4 +1,4 @@
-"""What all plots share: colours, font sizes, names, axes, lines and legends."""
+"""Shared parts of all plots: colours, font sizes, names, axes, lines and legends."""
 
 from __future__ import annotations
 

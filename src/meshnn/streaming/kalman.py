@@ -94,7 +94,7 @@ class KalmanSettings:
 
     @property
     def q(self) -> float:
-        """What variances grow by at first."""
+        """The initial growth of variances per sample."""
         return self.start if self.forgetting == "auto" else float(self.forgetting)
 
     @property
@@ -289,7 +289,7 @@ class KalmanLearner:
 
     @property
     def q(self) -> float:
-        """What variances grow by at the moment."""
+        """The current growth of variances per sample."""
         return math.exp(self.filter.memo[Memo.LOG_Q])
 
     @property

@@ -87,7 +87,7 @@ class Stream(BaseStream):
         return min(self.topology.n_outputs, code.StreamNumbers.AT_ONCE) if few else self.topology.n_outputs
 
     def explain(self) -> StreamExplanation:
-        """What a sample costs with the exact influence and with cut ones: print it. Nothing is run."""
+        """Return the cost of a sample with exact and with truncated influence, to be printed. Nothing is run."""
         return explained(self)
 
     def jacobian(self) -> Array:

@@ -1,4 +1,4 @@
-"""What an `Encoder` learns from one column of the training table, and the features it makes of another one."""
+"""Learn the encoding of single columns of the training table, and compute the features of columns of other tables."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Integers = NDArray[np.int64]
 
 @dataclass
 class StreamSchema:
-    """What the columns of a table are; stored with the model."""
+    """The roles and kinds of the columns of a table; stored with the model."""
 
     target: str  # the column to predict
     by: str | None = None  # the column that orders the rows

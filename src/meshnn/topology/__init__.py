@@ -1,4 +1,4 @@
-"""What a network is: a directed graph with inputs, hidden neurons and outputs. No numbers."""
+"""The graph of a network: directed, with inputs, hidden neurons and outputs. No numbers."""
 
 from meshnn.topology.topology import Topology
 

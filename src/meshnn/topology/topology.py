@@ -222,7 +222,7 @@ class Topology(GraphFamilies):
 
     @property
     def _shape(self) -> tuple[int, int, int, bool]:
-        """What graphs of the same neurons have in common."""
+        """Return the facts that graphs of the same neurons have in common."""
         return self.n_inputs, self.n_hidden, self.n_outputs, self.bias
 
     @property

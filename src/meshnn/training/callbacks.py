@@ -51,7 +51,7 @@ class _Function(Callback):
 
 
 def as_callbacks(callbacks: Any) -> list[Callback]:
-    """What a user may pass: nothing, a callback or a function, or several of them."""
+    """Return callbacks as a list; None, a callback, a function or several of them may be passed."""
     if callbacks is None:
         return []
     found = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
@@ -80,7 +80,7 @@ class TimeLimit(Callback):
 
 
 class Resumed(NamedTuple):
-    """What a checkpoint holds besides the model."""
+    """The contents of a checkpoint besides the model."""
 
     seed: int
     state: Tree
@@ -115,7 +115,7 @@ class Checkpoint(Callback):
         return Checkpoint(self.path, self.every, self.clock)
 
     def begin(self, run: dict[str, str], seed: int | None) -> Resumed | None:
-        """What the same run left, if anything; the file of another run is refused and never overwritten.
+        """Return the state that the same run left, or None; the file of another run is refused and never overwritten.
 
         A run may be given more epochs than it was begun with, if it has one start.
         """

@@ -63,7 +63,7 @@ class History(UserList[HistoryRow]):
 
     @property
     def notes(self) -> list[str]:
-        """What was noted, with the epoch it was noted at."""
+        """The notes, each with its epoch."""
         return [f"epoch {row.epoch}: {row.note}" for row in self.data if row.note]
 
     def to_tree(self) -> dict[str, Any]:

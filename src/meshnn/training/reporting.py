@@ -1,4 +1,4 @@
-"""What is shown of a training run: its progress, or every row of its history."""
+"""Output during training: the progress, or every row of the history."""
 
 from __future__ import annotations
 

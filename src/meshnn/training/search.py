@@ -70,7 +70,7 @@ LIMITS = SearchLimits()
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What is to be run, and what was tried, in words."""
+    """The solver and penalty to use, and a message about what was tried."""
 
     solver: Solver
     l2: float | str

@@ -253,7 +253,7 @@ class Trainer:
         return HistoryRow(*measured, self.mesh.topology.n_edges, restart, "; ".join(filter(None, notes)))
 
     def _evaluated(self, progress: Progress) -> tuple[float, float, float]:
-        """What the weights are judged by (low is good), the loss or score of held-out samples, the accuracy."""
+        """Return the value that is minimised, the loss or score of held-out samples, and the accuracy."""
         held_out, accuracy = math.nan, self.samples.accuracy(progress.correct)
         if self.validation is not None:
             held_out, correct = self.validation.evaluate(self.mesh, self.settings.n_jobs)

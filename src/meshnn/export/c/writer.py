@@ -27,7 +27,7 @@ __all__ = ["CReport", "write_c"]
 
 @dataclass(frozen=True)
 class CReport:
-    """What was written; print it.
+    """A report of the written file, to be printed.
 
     Attributes
     ----------

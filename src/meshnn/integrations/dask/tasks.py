@@ -190,7 +190,7 @@ class DaskTransport(Transport):
 
 
 class WorkOrder(NamedTuple):
-    """What all workers of a group are told."""
+    """The order that all workers of a group receive."""
 
     fit: str
     session: str

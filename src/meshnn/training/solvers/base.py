@@ -1,4 +1,4 @@
-"""What every solver is: options that users set (`Solver`), and a run that moves the weights of a mesh (`SolverRun`)."""
+"""Interface of solvers: options that users set (`Solver`), and a run that moves the weights of a mesh (`SolverRun`)."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def weakest(view: View, scores: FloatArray, count: int, bias: bool, spare: int =
         return _weakest_groups(ties, np.where(dead, -np.inf, scores), count, ~dead & ties.together(safe))
     lost, best, first, fewest = dead, dead, dead, len(dead) + 1
     for _ in range(50):
-        # what a constant gives before what feeds it: the bias can take its part only as long as it is one
+        # edges leaving a constant neuron before those entering it: the bias can replace it only while it is constant
         order = np.where(lost, np.where(constant, -np.inf, np.finfo(np.float64).min), scores)
         chosen = np.zeros_like(dead)
         chosen[_lowest(order, np.flatnonzero(lost | ~safe), count)] = True

@@ -105,7 +105,7 @@ class Allowed:
 
 
 class Edit(NamedTuple):
-    """What to change."""
+    """A change of the graph."""
 
     remove: BoolArray  # (n_edges,) edges that go
     add: IntArray  # (m, 2) edges that come; new hidden neurons are numbered behind the hidden ones there are
@@ -206,7 +206,7 @@ class View:
         return idle, constant
 
     def folded(self, removed: BoolArray) -> Array | None:
-        """What bias edges take over from constant neurons as those edges go."""
+        """Return the amounts that bias edges take over from constant neurons when those edges are removed."""
         return _folded(self.mesh, removed) if not self.growing and self.mesh.ties.plain else None
 
     def protected(self, scores: FloatArray) -> BoolArray:
@@ -280,7 +280,7 @@ def _spent(t: Topology, removed: BoolArray) -> BoolArray:
 
 
 def _folded(mesh: Mesh, removed: BoolArray) -> Array | None:
-    """What the weights of bias edges grow by as edges of constant neurons go; None if nothing does."""
+    """Return the changes of the weights of bias edges when edges of constant neurons are removed; None without any."""
     t = mesh.topology
     into, before = _bias_edges(t), mesh.weights.astype(np.float64)
     left = _constant(t, removed)

@@ -40,11 +40,11 @@ class Policy:
         raise NotImplementedError
 
     def propose(self, view: View, memory: Any) -> Edit | None:
-        """What to change now."""
+        """Return the change to make now."""
         raise NotImplementedError
 
     def unmet(self, view: View, memory: Any) -> str:
-        """What it was to reach and has not, at the end of a training."""
+        """Return a message if its target was missed at the end of training, else an empty text."""
         return ""
 
 

@@ -28,7 +28,7 @@ KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Prune, Regrow, Sparsif
 
 
 def as_policies(structure: Any, to_use: bool = True) -> tuple[Policy, ...]:
-    """What a user may pass: nothing, a policy or several."""
+    """Return policies as a tuple; None, one policy or several may be passed."""
     if structure is None:
         return ()
     found = [structure] if isinstance(structure, Policy) else structure
@@ -116,7 +116,7 @@ class Structure:
         return whole, notes
 
     def unmet(self, epoch: int) -> list[str]:
-        """What policies were to reach and have not, at the end."""
+        """Return a message per target that policies have missed at the end."""
         view = self._view(epoch)
         found = (policy.unmet(view, memory) for policy, memory in zip(self.policies, self.memories, strict=True))
         return [words for words in found if words]
@@ -142,7 +142,7 @@ class Structure:
 
 
 def memories_to_tree(memories: list[Any]) -> list[Tree]:
-    """What policies remember, as plain values."""
+    """Return the memory of the policies as plain values."""
     return [deepcopy(to_tree(memory)) for memory in memories]
 
 
@@ -167,7 +167,7 @@ class Lost(Policy):
 
     @property
     def refusal(self) -> str:  # type: ignore[override]
-        """What to do about it."""
+        """Return why a fit is refused, and how to continue."""
         return (
             f"the model was trained with {self.name}, which its file does not hold; "
             "set_params(structure=...) to use it again, or structure=None to fit a graph that stays"
@@ -175,7 +175,7 @@ class Lost(Policy):
 
 
 def structure_to_tree(structure: Any) -> Tree:
-    """What `structure=` may be, as plain values and arrays."""
+    """Return a value of `structure=` as plain values and arrays."""
     policies = [_policy_to_tree(policy) for policy in as_policies(structure, to_use=False)]
     return {"single": isinstance(structure, Policy), "policies": policies}
 
