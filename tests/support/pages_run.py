@@ -1,0 +1,85 @@
+"""Run the blocks of a Markdown page and compare what they print with the page: `python tests/support/pages_run.py PAGE ...`.
+
+Blocks of `python` share one namespace, blocks of `bash` run in a shell with the `meshnn` command; a `text` block directly
+below one of them shows its output. Numbers are masked in the comparison, and a line `...` stands for any lines.
+"""
+
+import argparse
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from contextlib import chdir, redirect_stdout
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.M | re.S)
+_NUMBER = re.compile(r"-?(?:\d[\d,_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?")
+
+
+def masked(text: str) -> list[str]:
+    """Return the lines of an output without its numbers, trailing blanks and empty lines."""
+    return [" ".join(_NUMBER.sub("#", line).split()) for line in text.strip().splitlines() if line.strip()]
+
+
+def agrees(shown: str, real: str) -> bool:
+    """Whether an output is the one that a page shows."""
+    pattern = "\n".join(r".*(?:\n.*)*" if line == "..." else re.escape(line) for line in masked(shown))
+    return re.fullmatch(pattern, "\n".join(masked(real))) is not None
+
+
+def run_page(page: Path, folder: Path, *, show: bool = False) -> list[str]:
+    """Run all blocks of a page in a folder with the examples; return one text per difference."""
+    shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
+    text = page.read_text(encoding="utf-8")
+    names: dict[str, object] = {"__name__": "__page__"}
+    wrong = []
+    with chdir(folder):
+        for block in _BLOCK.finditer(text):
+            kind, code, shown = block.groups()
+            place = f"{page.name}:{text.count(chr(10), 0, block.start()) + 1}"
+            real = _run_python(code, names, place) if kind == "python" else _run_bash(code, place)
+            if show:
+                print(f"--- {place}\n{real}", end="")
+            if shown is not None and not agrees(shown, real):
+                wrong.append(f"{place} prints\n{real}where the page shows\n{shown}")
+    return wrong
+
+
+def _run_python(code: str, names: dict[str, object], place: str) -> str:
+    printed = io.StringIO()
+    with redirect_stdout(printed), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        exec(compile(code, place, "exec"), names)
+    return printed.getvalue()
+
+
+def _run_bash(code: str, place: str) -> str:
+    found = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+    done = subprocess.run(["bash", "-e", "-c", code], env=found, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{place} ended with exit code {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main() -> int:
+    """Run the pages named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pages", nargs="+", type=Path)
+    parser.add_argument("--show", action="store_true", help="print the real output of every block")
+    given = parser.parse_args()
+    wrong = []
+    for page in given.pages:
+        with tempfile.TemporaryDirectory() as folder:
+            wrong += run_page(page.resolve(), Path(folder), show=given.show)
+    print(*wrong, sep="\n")
+    print(f"{len(wrong)} differences in {len(given.pages)} pages")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
