@@ -2,9 +2,10 @@
 A graph drawn by hand
 =====================
 
-A net is a list of edges. This one was drawn on paper: petals and sepals of iris flowers have a neuron each, a third one
-reads both and itself, and one kind of flower may look at the petals directly. No library of layers has that net; here
-it is eleven pairs of numbers, and its gradient is exact.
+A network is a list of edges, so any graph drawn on paper can be trained. In this one, a neuron reads the sepals of iris
+flowers and another one the petals. A third neuron reads these two and itself, and two of the outputs have a direct
+connection to the petals. Such a network cannot be built from layers; here it is a list of edges, and its gradient is
+exact.
 """
 
 import networkx as nx
@@ -16,7 +17,7 @@ from meshnn import MeshClassifier, Topology
 from meshnn.plots import draw_adjacency, draw_graph
 
 # %%
-# Edges between names, as one would say them. ``from_networkx`` numbers the neurons: inputs, bias, hidden, outputs.
+# Edges connect named nodes. ``from_networkx`` numbers the neurons: inputs, bias, hidden neurons, outputs.
 
 drawing = nx.DiGraph()
 drawing.add_node("bias", role="bias")
@@ -31,19 +32,20 @@ features = ["sepal length", "sepal width", "petal length", "petal width"]
 flowers = ["setosa", "versicolor", "virginica"]
 graph = Topology.from_networkx(drawing, inputs=features, outputs=flowers)
 print(graph)
-print("edges that cannot reach an output at 2 ticks:", int(graph.dead_edges(2).sum()), "and at 4:",
+print("dead edges (without effect on an output) with 2 ticks:", int(graph.dead_edges(2).sum()), "and with 4:",
       int(graph.dead_edges(4).sum()))  # fmt: skip
 
 # %%
-# The self-loop of "both" makes the graph cyclic, so the number of ticks is a choice: 4 lets the loop speak.
+# The self-loop of "both" makes the graph cyclic, so the number of ticks has to be chosen. With 4 ticks the loop affects
+# the outputs.
 
 X, y = load_iris(return_X_y=True)
 model = MeshClassifier(mesh=graph, ticks=4, activation="tanh", solver="lm", l2=0.01, random_state=0)
 scores = cross_val_score(model, X, y, cv=5)
-print(f"five folds: {scores.mean():.3f} right, with {graph.n_edges} weights")
+print(f"accuracy, five-fold cross-validation: {scores.mean():.3f}, with {graph.n_edges} weights")
 
 # %%
-# What it learned: blue weights are positive, orange ones negative, wide ones strong.
+# The learned weights: blue is positive, orange is negative, and the line width shows the magnitude.
 
 model.fit(X, y)
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")

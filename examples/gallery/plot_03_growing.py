@@ -1,10 +1,11 @@
 """
-Growing a net
-=============
+Growing a network
+=================
 
-How many neurons does a problem take? ``Grow`` begins with two and adds one whenever learning slows down. A new neuron
-starts with output weights of 0, so that nothing is lost when it comes; of many random ones that one is taken whose
-edges would have the largest gradient, which the engine knows for edges that are not there yet.
+How many neurons does a problem need? ``Grow`` begins with two and adds one whenever learning slows down. A new
+neuron starts with output weights of 0, so adding it does not change the predictions. It is chosen from many random
+candidates: the one whose edges would have the largest gradient. The engine computes this gradient for edges that do not
+exist yet.
 """
 
 from copy import deepcopy
@@ -22,30 +23,31 @@ X, y = spirals(600, random_state=0)
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
 
 # %%
-# A callback keeps a copy of the net at every size, the last one of each.
+# A callback keeps a copy of the network for every size, taken at the last epoch of that size.
 
-seen = {}
-
-
-def look(row, mesh):
-    """Keep a copy; what was kept of this size before is forgotten."""
-    seen[mesh.topology.n_hidden] = deepcopy(mesh)
+snapshots = {}
 
 
-model = MeshClassifier(2, solver="lm", l2=1e-4, structure=structure.Grow(to=12), callbacks=[look], random_state=0)
+def keep(row, mesh):
+    """Copy the network; a later copy of the same size replaces an earlier one."""
+    snapshots[mesh.topology.n_hidden] = deepcopy(mesh)
+
+
+model = MeshClassifier(2, solver="lm", l2=1e-4, structure=structure.Grow(to=12), callbacks=[keep], random_state=0)
 model.fit(X, y)
 print(f"grown from 2 to {model.mesh_.topology.n_hidden} hidden neurons, {model.mesh_.topology.n_edges} edges")
-print(f"right on samples not learned: {model.score(X_test, y_test):.3f}")
+print(f"accuracy on the test set: {model.score(X_test, y_test):.3f}")
 
 # %%
-# What nets of four sizes decided, when the next neuron came. A net sees features of mean 0 and variance 1.
+# The decision regions at four sizes, just before the next neuron was added. The inputs of the network are standardised
+# features.
 
 mean, spread, edge = X.mean(axis=0), X.std(axis=0), 1.05 * abs(X).max()
-sizes = [sorted(seen)[k] for k in (0, len(seen) // 3, 2 * len(seen) // 3, -1)]
+sizes = [sorted(snapshots)[k] for k in (0, len(snapshots) // 3, 2 * len(snapshots) // 3, -1)]
 fig, axes = plt.subplots(1, 4, figsize=(13, 3.4), layout="constrained")
 for ax, size in zip(axes, sizes, strict=True):
     draw_regions(
-        ax, lambda points, net=seen[size]: softmax(net.forward((points - mean) / spread), axis=1),
+        ax, lambda points, net=snapshots[size]: softmax(net.forward((points - mean) / spread), axis=1),
         (-edge, edge, -edge, edge), points=X, labels=y,
     )  # fmt: skip
     ax.set_title(f"{size} hidden neurons", loc="left", fontsize=10)
@@ -53,6 +55,6 @@ for ax, size in zip(axes, sizes, strict=True):
 plt.show()
 
 # %%
-# How the graph changed: the first matrix, the last one, and the number of edges over time.
+# The change of the graph: the first matrix, the last one, and the number of edges over time.
 
-history = plot_lineage(model.mesh_.lineage_, "Spirals, grown")
+history = plot_lineage(model.mesh_.lineage_, "Network grown on two spirals")

@@ -2,9 +2,9 @@
 Sequences of any length
 =======================
 
-Three kinds of waves, of 15 to 40 steps and any phase: slow, fast, and one that grows faster on its way. A chain of 20
-neurons, each of which reads itself and the one before it, tells them apart, and says after every step what it thinks so
-far.
+A classifier of three kinds of waves with 15 to 40 steps and a random phase: a slow wave, a fast one, and one whose
+frequency rises. The network is a chain of 20 neurons; each neuron reads itself and its predecessor. It can predict the
+class after every step.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ kinds = ["slow", "fast", "rising"]
 
 
 def wave(kind):
-    """One sequence of a kind, with noise."""
+    """Return one noisy sequence of a kind."""
     length = int(rng.integers(15, 41))
     speed = {"slow": np.full(length, 0.45), "fast": np.full(length, 0.95), "rising": np.linspace(0.3, 1.1, length)}[
         kind
@@ -31,14 +31,14 @@ y = np.array(kinds * 100)
 X = [wave(kind) for kind in y]
 
 # %%
-# Sequences of different lengths are learned side by side; what is filled up counts nothing.
+# Sequences of different lengths are trained in the same batch. Padding has no effect on the loss.
 
 model = MeshSequenceClassifier(l2=1e-3, max_epochs=150, random_state=0).fit(X[:210], y[:210])
 print(model.mesh_)
-print(f"right on sequences not learned: {model.score(X[210:], y[210:]):.3f}")
+print(f"accuracy on the test set: {model.score(X[210:], y[210:]):.3f}")
 
 # %%
-# What it thinks while it listens: probabilities after 1, 2, 3, ... steps of three sequences.
+# The predicted probabilities after 1, 2, 3, ... steps of three sequences.
 
 fig, axes = plt.subplots(2, 3, figsize=(12, 5), sharex=True, layout="constrained", height_ratios=(2, 3))
 colours = dict(zip(model.classes_, CLASSES, strict=False))
@@ -49,7 +49,7 @@ for column, kind in enumerate(kinds):
     quiet_axes(above)
     quiet_axes(below)
     above.plot(sequence, color=INK, lw=1.2)
-    panel_title(above, f"A wave that is {kind}")
+    panel_title(above, f"Wave of kind {kind}")
     for name, line in zip(model.classes_, so_far.T, strict=True):
         below.plot(line, color=colours[name], lw=2, label=name)
     below.set_ylim(-0.03, 1.03)
@@ -58,7 +58,7 @@ axes[1, 2].legend(**legend_options(loc="center right"))
 plt.show()
 
 # %%
-# The net: a soft delay line.
+# The graph of the network acts as a delay line.
 
 fig, ax = plt.subplots(figsize=(9, 5), layout="constrained")
 draw_graph(ax, model.mesh_.topology, model.mesh_.weights, output_names=list(model.classes_))

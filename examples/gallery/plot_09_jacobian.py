@@ -2,9 +2,9 @@
 Jacobians and Levenberg-Marquardt
 =================================
 
-Forward differentiation gives the derivative of every output by every weight, for every sample, in one pass and on any
-graph. That is what a second-order method needs: Levenberg-Marquardt solves a least-squares problem with it at every
-step, where a first-order method only goes downhill.
+Forward-mode differentiation computes the derivative of every output with respect to every weight, for every sample, in
+one pass and on any graph. Levenberg-Marquardt uses this Jacobian to solve a least-squares problem at every step; a
+first-order method only follows the gradient.
 """
 
 import time
@@ -21,7 +21,7 @@ y = np.sin(2 * x) * np.exp(-0.2 * x**2) + 0.3 * x
 graph = Topology.mesh(1, 8, 1)
 
 # %%
-# Both start from the same weights. Adam gets a hundred times as many iterations.
+# Both solvers start from the same weights. Adam runs a hundred times as many iterations.
 
 histories, nets = {}, {}
 for name, settings in {
@@ -31,7 +31,7 @@ for name, settings in {
     net = nets[name] = Mesh(graph, activation="tanh", dtype="float64", random_state=0)
     for _ in train(Mesh(graph, activation="tanh", dtype="float64", random_state=0), x, y, "squared_error",
                    **settings | {"max_epochs": 1}):  # fmt: skip
-        pass  # what has to be compiled is compiled
+        pass  # warm-up, not timed
     start = time.perf_counter()
     histories[name] = np.array(
         [(row.epoch, row.loss) for row in train(net, x, y, "squared_error", random_state=0, **settings)]
@@ -40,12 +40,13 @@ for name, settings in {
     print(f"{name:5} {epochs:5.0f} iterations, {time.perf_counter() - start:.2f} s, loss {loss:.1e}")
 
 # %%
-# The Jacobian of the learned net: a row for each sample, a column for each weight. Its singular values fall by many
-# orders: some directions in the space of weights hardly change the outputs, and a first-order method creeps along them.
+# The Jacobian of the trained network has one row per sample and one column per weight. Its singular values span many
+# orders of magnitude: some directions in weight space hardly change the outputs, and a first-order method is slow along
+# them.
 
 J = nets["lm"].jacobian(x)[:, 0]
 singular = np.linalg.svd(J, compute_uv=False)
-print(f"{J.shape[0]} samples, {J.shape[1]} weights; condition {singular[0] / singular[-1]:.0e}")
+print(f"{J.shape[0]} samples, {J.shape[1]} weights; condition number {singular[0] / singular[-1]:.0e}")
 
 fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
 for name, colour in (("lm", POSITIVE), ("adam", NEGATIVE)):
@@ -53,15 +54,15 @@ for name, colour in (("lm", POSITIVE), ("adam", NEGATIVE)):
 axes[0].set_xscale("log")
 axes[0].set_yscale("log")
 axis_names(axes[0], "iterations", "loss")
-panel_title(axes[0], "The same start")
+panel_title(axes[0], "Loss from the same initial weights")
 axes[0].legend(**legend_options(loc="lower left"))
 size = np.quantile(np.abs(J), 0.98)
 axes[1].imshow(J, aspect="auto", cmap=diverging(), vmin=-size, vmax=size, extent=(0, J.shape[1], 3, -3))
 axis_names(axes[1], "weight", "x")
-panel_title(axes[1], "dy/dA of every sample")
+panel_title(axes[1], "Jacobian dy/dA of every sample")
 axes[2].semilogy(np.arange(1, len(singular) + 1), singular, "o-", ms=3, color=POSITIVE)
 axis_names(axes[2], "rank", "singular value")
-panel_title(axes[2], "How the Jacobian stretches")
+panel_title(axes[2], "Singular values of the Jacobian")
 for ax in (axes[0], axes[2]):
     quiet_axes(ax)
     ax.grid(color=FAINT, alpha=0.2)

@@ -1,10 +1,10 @@
 """
-A net as C, in eight bits
-=========================
+Export to C with 8-bit integers
+===============================
 
-``to_c`` writes a trained net as one C99 header that needs no library: in floats, or in whole numbers of 8 or 16 bits
-for chips that have no floating point. Here a net that parts two moons is written in three ways, compiled where there is
-a compiler, and asked the same questions.
+``to_c`` writes a trained network as one C99 header without dependencies. The header computes with floats, or with 8-bit
+or 16-bit integers for chips without floating-point hardware. This example exports a classifier of two moons in three
+number formats, compiles the headers if a compiler is installed, and compares the predictions.
 """
 
 import shutil
@@ -23,10 +23,10 @@ from meshnn.tables.synthetic import moons
 X, y = moons(600, noise=0.15, random_state=0)
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
 model = MeshClassifier(6, activation="tanh", solver="lm", l2=1e-3, random_state=0).fit(X, y)
-print(f"in Python: {model.score(X_test, y_test):.3f} right")
+print(f"Python: accuracy {model.score(X_test, y_test):.3f} on the test set")
 
 # %%
-# Integer nets choose their scales on the training samples; the report tells size and accuracy.
+# The scales of an integer network are chosen on the training samples. The report shows size and accuracy.
 
 compiler = any(map(shutil.which, ("cc", "gcc", "clang")))
 nets = {"Python": model.predict_proba}
@@ -37,16 +37,17 @@ with tempfile.TemporaryDirectory() as folder:
         print(str(report).replace(str(path), path.name))
         if compiler:
             net = CNet(path)
-            given = X_test if dtype == "float32" else net.quantise(X_test)  # a chip would hand over whole numbers
-            print(f"  compiled: {np.mean(net.predict(given) == y_test):.3f} right on {len(X_test)} samples not learned")
+            given = X_test if dtype == "float32" else net.quantise(X_test)  # integer networks take integer features
+            accuracy = np.mean(net.predict(given) == y_test)
+            print(f"  compiled: accuracy {accuracy:.3f} on {len(X_test)} test samples")
             if dtype == "int8":
                 nets["C, int8"] = lambda points, net=net: net.predict_proba(net.quantise(points))
     print("\nThe header begins:\n")
     print("\n".join(path.read_text().splitlines()[:12]))
 
 # %%
-# What both decide: eight bits are coarse, and the border hardly moves. Beyond the samples that scales were chosen on,
-# features in whole numbers are at their largest: hence the straight ends in the corners.
+# The decision regions of both: with 8 bits the boundary hardly moves. Integer features saturate outside the range of
+# the training samples, which causes the straight boundaries in the corners.
 
 fig, axes = plt.subplots(1, len(nets), figsize=(5.5 * len(nets), 4.2), layout="constrained", squeeze=False)
 for ax, (name, decide) in zip(axes[0], nets.items(), strict=True):

@@ -1,13 +1,12 @@
 """
-A layer of PyTorch
-==================
+A mesh as a PyTorch layer
+=========================
 
-``meshnn.torch.MeshLayer`` is any directed graph as a module of PyTorch, between layers of its own: autograd goes
-through it, an optimiser of PyTorch learns all of them together. Here a mesh with cycles stands between two linear
-layers.
+``meshnn.torch.MeshLayer`` is a PyTorch module for any directed graph. It can stand between other layers: autograd
+differentiates through it, and one PyTorch optimiser trains all of them. In this example a mesh with cycles stands
+between two linear layers.
 
-It takes PyTorch (``pip install 'meshnn[torch]'``). Where that or the layer is missing, this page says so and draws the
-graph alone.
+The example requires PyTorch (``pip install 'meshnn[torch]'``). Without it, only the graph is drawn.
 """
 
 from matplotlib import pyplot as plt
@@ -22,14 +21,14 @@ try:
     from meshnn.torch import MeshLayer
 except ImportError as error:
     MeshLayer = None
-    print(f"meshnn.torch is not there ({error}): only the graph is drawn")
+    print(f"meshnn.torch cannot be imported ({error}): only the graph is drawn")
 
 topology = Topology.mesh(4, 6, 3)
 X, y = circles(600, random_state=0)
 X = (X - X.mean(axis=0)) / X.std(axis=0)
 
 # %%
-# Linear, mesh, linear; trained by ``torch.optim.Adam``.
+# A linear layer, the mesh and another linear layer, trained with ``torch.optim.Adam``.
 
 if MeshLayer is not None:
     torch.manual_seed(0)
@@ -44,15 +43,15 @@ if MeshLayer is not None:
         optimiser.step()
     accuracy = (model(inputs).argmax(dim=1) == labels).float().mean().item()
     count = sum(part.numel() for part in model.parameters())
-    print(f"loss {loss.item():.3f}, {accuracy:.3f} right, {count} parameters")
+    print(f"loss {loss.item():.3f}, accuracy {accuracy:.3f}, {count} parameters")
 
 
 # %%
-# The mesh between the layers, and what all of them decide.
+# The mesh between the layers, and the decision regions of the whole model.
 
 
 def decide(points):
-    """Probabilities of the classes."""
+    """Return the class probabilities."""
     with torch.no_grad():
         return torch.softmax(model(torch.tensor(points, dtype=torch.float32)), dim=1).numpy()
 
