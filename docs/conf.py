@@ -1,6 +1,6 @@
-"""How the site is built: `make docs`. Pages are the Markdown files beside this one, which also read well without it.
+"""Settings of the site, which `make docs` builds from the Markdown pages in this folder.
 
-Nothing is fetched while it builds, nor when it is read: formulas are MathML, fonts and scripts lie beside the pages.
+Neither the build nor the pages load anything from the network: formulas are MathML, and scripts are part of the site.
 """
 
 import os
@@ -29,7 +29,6 @@ extensions = [
     "sphinx_design",
     "mathml",
     "reference",
-    "all_pages",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["extensions", "**/sg_execution_times.rst", "pictures/*.py", "**/*.ipynb", "gallery/*.py"]
@@ -39,7 +38,7 @@ smartquotes = False  # options begin with --
 highlight_language = "text"
 html_math_renderer = "mathml"
 
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]
 myst_heading_anchors = 4
 
 autodoc_typehints = "none"
@@ -74,15 +73,13 @@ html_static_path = ["static"]
 html_css_files = ["meshnn.css"]
 html_show_sourcelink = False
 html_copy_source = False
-# pages that have none below them
-alone = ("index", "quickstart", "which-tool", "faq", "reproducing", "architecture", "above/*")
-html_sidebars = {page: [] for page in alone}
+html_sidebars = {"index": [], "tutorial": []}  # pages without pages below them
 html_theme_options = {
     "navbar_align": "left",
     "navbar_persistent": [],
     "navbar_center": ["navbar-nav"],
     "navbar_end": ["theme-switcher", "search-button"],
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 6,
     "show_prev_next": True,
     "show_nav_level": 1,
     "show_toc_level": 2,

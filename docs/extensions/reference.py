@@ -195,7 +195,7 @@ def commands_page() -> str:
 
     group = get_command(app)
     text = heading("Command line") + plain_help(group.help or "") + "\n\n"
-    text += ":doc:`Tables on the command line <../cli>` shows how the commands work together. "
+    text += "The guide :doc:`Use the command line <../how-to/use-the-command-line>` shows how the commands work together. "
     text += "``meshnn COMMAND --help`` prints what is here.\n\n" + option_lines(group)
     for name in group.commands:
         command = group.commands[name]
@@ -216,7 +216,6 @@ def start_page(found: dict[str, ModuleType | str]) -> str:
             text += heading(title, "-")
             text += table([(f":doc:`{name} <{name}>`", first_line_of_module(found[name])) for name in there])
             text += ".. toctree::\n   :hidden:\n\n" + "".join(f"   {name}\n" for name in there) + "\n"
-    text += heading("Commands", "-") + ".. toctree::\n\n   commands\n\n"
     if missing:
         text += "Not in this build, since what they need is not installed: "
         text += ", ".join(f"``{name}``" for name in missing) + ".\n"
