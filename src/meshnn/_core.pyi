@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-#: The instruction set in use, and those that are built in.
+#: The instruction set in use, and all instruction sets that are built in.
 isa: str
 isas: tuple[str, ...]
 

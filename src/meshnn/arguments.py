@@ -1,4 +1,4 @@
-"""Checks of single arguments that topologies, meshes, tables and training share."""
+"""Checks of single arguments, shared by topologies, meshes, tables and training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meshnn.errors import DataError, MeshError
 __all__ = ["BELOW_1", "FROM_0", "POSITIVE", "SHARE", "as_generator", "as_list", "known", "numbers",
            "real_number", "switch", "whole_number"]  # fmt: skip
 
-#: Ranges of numbers for `real_number`: in words, and a test.
+#: A range of numbers for `real_number`: its description and a test.
 Range = tuple[str, Callable[[Any], bool]]
 POSITIVE: Range = ("a positive number", lambda v: 0 < v < math.inf)
 FROM_0: Range = ("a number of at least 0", lambda v: 0 <= v < math.inf)
@@ -25,7 +25,7 @@ BELOW_1: Range = ("a number from 0 to below 1", lambda v: 0 <= v < 1)
 
 
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """The value as an int, if it is a whole number (not a bool) in range; the argument is named."""
+    """Return the value as an int if it is a whole number (not a bool) in range; else raise an error with the name."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise MeshError(f"{name} must be a whole number of at least {least}, got {value!r}")
     if most is not None and value > most:
@@ -34,30 +34,30 @@ def whole_number(name: str, value: Any, least: int = 1, most: int | None = None)
 
 
 def real_number(name: str, value: Any, what: str, test: Any) -> float:
-    """The value as a float, if it is a number that passes the test; `what` says which numbers do."""
+    """Return the value as a float if it is a number that passes the test; `what` describes these numbers."""
     if isinstance(value, bool) or not isinstance(value, Real) or not test(value):
         raise MeshError(f"{name} must be {what}, got {value!r}")
     return float(value)
 
 
 def switch(name: str, value: Any) -> bool:
-    """True or False."""
+    """Return the value as a bool if it is True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise MeshError(f"{name} must be True or False, got {value!r}")
     return bool(value)
 
 
 def as_list(name: str, value: Any) -> list[Any]:
-    """The items of an ordered collection: no string, no set, no dictionary."""
+    """Return the items of an ordered collection; strings, sets and dictionaries raise an error."""
     ordered = isinstance(value, Sequence) or (isinstance(value, np.ndarray) and value.ndim > 0)
     if not ordered or isinstance(value, (str, bytes)):
-        hint = "; pass list(...) of it, in the order you want" if isinstance(value, Iterable) else ""
+        hint = "; convert it with list(...), in the intended order" if isinstance(value, Iterable) else ""
         raise MeshError(f"{name} must be a list, got {type(value).__name__}{hint}")
     return list(value)
 
 
 def as_generator(random_state: Any) -> np.random.Generator:
-    """A generator of random numbers from a seed, a generator or None."""
+    """Return a generator of random numbers from a seed, a generator or None."""
     if random_state is None or isinstance(random_state, (np.random.Generator, np.random.SeedSequence)):
         return np.random.default_rng(random_state)
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
@@ -68,7 +68,7 @@ def as_generator(random_state: Any) -> np.random.Generator:
 
 
 def known(kind: str, name: Any, names: Iterable[str]) -> str:
-    """The name, if it is one of the names."""
+    """Return the name if it is one of the names; the error otherwise suggests a similar one."""
     names = list(names)
     if isinstance(name, str) and name in names:
         return name
@@ -84,7 +84,7 @@ def numbers(name: str, value: Any) -> Array:
     if hasattr(value, "tocsr"):
         raise DataError(f"{name} is a scipy sparse matrix; pass a dense array, for example {name}.toarray()")
     if isinstance(value, np.ma.MaskedArray):
-        raise DataError(f"{name} is a masked array, whose mask would be lost; fill it first, with {name}.filled(...)")
+        raise DataError(f"{name} is a masked array, whose mask would be lost; fill it first with {name}.filled(...)")
     try:
         array = np.asarray(value)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The kinds of arrays that signatures speak of."""
+"""Array types used in signatures."""
 
 from typing import Any
 
@@ -11,4 +11,4 @@ Array = NDArray[Any]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-EdgeArray = NDArray[Any]  # ends of edges, int32: mind products of them
+EdgeArray = NDArray[Any]  # ends of edges; int32, so products of them may overflow

@@ -1,4 +1,4 @@
-"""Convert and check arguments: arrays for the engine, or an error that states the reason."""
+"""Convert arguments to arrays for the engine, and raise an error that states the reason for those it cannot take."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def activation_codes(topology: Topology, hidden: Any, output: Any) -> IntArray:
 
 
 def all_finite(array: Array) -> bool:
-    """Whether all numbers are finite."""
-    if array.size <= 4096 and math.isfinite(np.vdot(array, array)):  # a quarter of the time of the next line
+    """Return whether all numbers are finite."""
+    if array.size <= 4096 and math.isfinite(np.vdot(array, array)):  # takes a quarter of the time of the next line
         return True
     return int(np.count_nonzero(np.isfinite(array))) == array.size
 
 
 def as_inputs(X: Any, topology: Topology, ticks: int, any_length: bool = False) -> Array:
-    """`(1, batch, n_inputs)` for static inputs, `(ticks, batch, n_inputs)` for one input a tick. Not copied."""
+    """Return `(1, batch, n_inputs)` for static inputs or `(ticks, batch, n_inputs)` for sequences, without copying."""
     array = numbers("X", X)
     if array.ndim == 2 and array.shape[1] == topology.n_inputs and len(array):
         return array[None]
-    wanted = f"(batch, {topology.n_inputs}) or ({ticks}, batch, {topology.n_inputs}), one input a tick"
+    wanted = f"(batch, {topology.n_inputs}) or ({ticks}, batch, {topology.n_inputs}), one input per tick"
     if array.ndim == 2:
         array = array[None]
     elif array.ndim != 3:
@@ -82,7 +82,7 @@ def as_inputs(X: Any, topology: Topology, ticks: int, any_length: bool = False) 
 
 
 def as_weights(weights: Any, count: int, dtype: np.dtype[Any], what: str = "weight") -> Array:
-    """A finite copy `(count,)`."""
+    """Return a copy `(count,)`, all of it finite."""
     array = numbers(f"{what}s", weights)
     if array.shape != (count,):
         per = "one per edge of the topology" if what == "weight" else "one per parameter of the mesh"
@@ -94,10 +94,10 @@ def as_weights(weights: Any, count: int, dtype: np.dtype[Any], what: str = "weig
 
 
 def check_current_weights(weights: Array, n_edges: int) -> None:
-    """Raise if weights that were changed in place cannot be used any more."""
+    """Raise an error if weights that were changed in place can no longer be used."""
     if weights.shape != (n_edges,):
         raise DataError(
-            f"the weights were reshaped in place to {weights.shape}; set mesh.weights to ({n_edges},) numbers"
+            f"the weights were reshaped in place to {weights.shape}; set mesh.weights to an array of shape ({n_edges},)"
         )
     hint = "if training diverged, restore earlier weights and lower the learning rate"
     _check_finite("weight", weights, weights, hint)
@@ -109,11 +109,11 @@ def _check_finite(name: str, array: Array, given: Array, hint: str) -> None:
         wrong = ~np.isfinite(array)
         at = tuple(np.argwhere(wrong)[0].tolist())
         place, count = ", ".join(map(str, at)), f"{wrong.sum():,} of {wrong.size:,}"
-        raise DataError(f"{name} {place} is {given[at]}, not finite in {array.dtype} ({count} are like it); {hint}")
+        raise DataError(f"{name} {place} is {given[at]}, not finite in {array.dtype} (as are {count}); {hint}")
 
 
 def shares(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
-    """Each sample's share of the mean."""
+    """Return each sample's share of the mean, `(size, 1)`."""
     if sample_weight is None:
         return _equal_shares(size, dtype) if size <= 4096 else np.full((size, 1), 1.0 / size, dtype=dtype)
     weight = numbers("sample_weight", sample_weight)
@@ -124,7 +124,7 @@ def shares(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
         raise DataError(f"sample_weight[{b}] is {weight[b]}; weights must be finite and not negative")
     largest = float(weight.max())
     if largest == 0.0:
-        raise DataError("sample_weight is zero for every sample; give at least one sample a weight")
+        raise DataError("sample_weight is zero for every sample; at least one sample needs a weight above 0")
     weight = weight.astype(np.float64) / largest  # so that the sum cannot overflow
     share: Array = (weight / weight.sum()).astype(dtype)[:, None]
     return share
@@ -132,19 +132,22 @@ def shares(sample_weight: Any, size: int, dtype: np.dtype[Any]) -> Array:
 
 @lru_cache(maxsize=16)
 def _equal_shares(size: int, dtype: np.dtype[Any]) -> Array:
-    """Kept, because steps on batches of one size ask for the same again and again; nobody writes to shares."""
+    """Return equal shares, cached because steps on batches of one size request them repeatedly; treat as read-only."""
     return np.full((size, 1), 1.0 / size, dtype=dtype)
 
 
 def as_state(state: Any, topology: Topology, size: int, dtype: np.dtype[Any]) -> Array | None:
-    """States before the first tick as kernels take them, `(size, n_neurons)`; those of clamped neurons are ignored."""
+    """Return the states before the first tick as the kernels take them, `(size, n_neurons)`.
+
+    Values given for clamped neurons are ignored.
+    """
     if state is None:
         return None
     given, n = numbers("state", state), topology.n_neurons
     if given.shape not in ((n,), (size, n)):
         raise DataError(
-            f"state must have shape ({size}, {n}) or ({n},), the states of all neurons before the first tick, as "
-            f"return_state=True gives them; got {given.shape}"
+            f"state must have shape ({size}, {n}) or ({n},), the states of all neurons before the first tick as "
+            f"returned by return_state=True; got {given.shape}"
         )
     with np.errstate(over="ignore"):
         found = np.array(np.broadcast_to(given, (size, n)), dtype=dtype, order="C")
@@ -155,7 +158,7 @@ def as_state(state: Any, topology: Topology, size: int, dtype: np.dtype[Any]) ->
 
 
 def as_tick_weights(loss_ticks: Any, ticks: int, size: int) -> Array:
-    """Return how much the outputs after each tick count in the loss, `(ticks, size)`: a mask, or weights."""
+    """Return the weight of each tick in the loss `(ticks, size)`, possibly as a mask."""
     if isinstance(loss_ticks, str):
         chosen = known("loss_ticks", loss_ticks, ("last", "all"))
         found = np.zeros((ticks, size), dtype=np.bool_)
@@ -164,30 +167,32 @@ def as_tick_weights(loss_ticks: Any, ticks: int, size: int) -> Array:
     weights = numbers("loss_ticks", loss_ticks)
     if weights.shape not in ((ticks,), (ticks, size)) or not ((weights >= 0) & np.isfinite(weights)).all():
         raise DataError(
-            f'loss_ticks must be "last", "all", a mask or weights of at least 0, ticks by samples ({ticks}, {size}), '
-            f"or ({ticks},); got shape {weights.shape} of {weights.dtype}"
+            f'loss_ticks must be "last", "all", or a mask or weights of at least 0 of shape (ticks, samples) = '
+            f"({ticks}, {size}) or ({ticks},); got shape {weights.shape} of {weights.dtype}"
         )
     if not weights.any():
-        raise DataError("loss_ticks is 0 everywhere, so nothing would be learned; let at least one tick count")
+        raise DataError("loss_ticks is 0 everywhere; at least one tick needs a weight above 0")
     return np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, (ticks, size))
 
 
 def as_readout(readout: Any, ticks: int, size: int, dtype: np.dtype[Any]) -> Array:
-    """How much the outputs after each tick count in what is read, `(ticks, size, 1)`."""
+    """Return the weight of the outputs after each tick in the readout, `(ticks, size, 1)`."""
     weights = numbers("readout", readout)
     if weights.shape not in ((ticks,), (ticks, size)):
-        raise DataError(f"readout must have shape ({ticks}, {size}), ticks by samples, or ({ticks},); "
+        raise DataError(f"readout must have shape (ticks, samples) = ({ticks}, {size}) or ({ticks},); "
                         f"got {weights.shape}")  # fmt: skip
     weights = np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, (ticks, size))
-    _check_finite("readout", weights, weights, "ticks that do not count have weight 0")
+    _check_finite("readout", weights, weights, "give ticks that do not count the weight 0")
     if not weights.any(axis=0).all():
         b = int(np.flatnonzero(~weights.any(axis=0))[0])
-        raise DataError(f"readout is 0 at every tick of sample {b}; give at least one tick a weight, or leave it out")
+        raise DataError(
+            f"readout is 0 at every tick of sample {b}; set the weight of at least one tick, or remove the sample"
+        )
     return np.array(weights[:, :, None], dtype=dtype, order="C")
 
 
 def labels(y: Any, size: int, n_outputs: int) -> Array:
-    """Labels `(size,)`, from 0, one for each output."""
+    """Return labels `(size,)` from 0 to n_outputs - 1."""
     found = numbers("y", y)
     if found.shape != (size,):
         one_hot = "; these look one-hot, pass y.argmax(axis=1)" if found.shape == (size, n_outputs) else ""
@@ -205,13 +210,13 @@ def labels(y: Any, size: int, n_outputs: int) -> Array:
 
 
 def _out_of_range(found: Array, n_outputs: int) -> bool:
-    if found.dtype == np.int64:  # one pass: taken for an unsigned number, a negative one is larger than any label
+    if found.dtype == np.int64:  # in one pass: as an unsigned number, a negative one is larger than any label
         return bool(np.maximum.reduce(found.view(np.uint64)) >= n_outputs)
     return bool(found.min() < 0 or found.max() >= n_outputs)
 
 
 def as_pairs(src: Any, dst: Any, n_neurons: int) -> tuple[IntArray, IntArray, tuple[int, ...]]:
-    """Sources and destinations as flat arrays, and the shape they were broadcast to."""
+    """Return sources and destinations as flat arrays, and the shape they were broadcast to."""
     found = []
     for name, value in (("src", src), ("dst", dst)):
         array = numbers(name, value)

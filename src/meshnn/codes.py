@@ -1,4 +1,4 @@
-"""Activations, and the numbers that Python shares with the C++ core and the portable learner."""
+"""Activations, and the constants that Python shares with the C++ core and the portable learner."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
 #: The code of every activation.
 ACTIVATIONS: dict[str, int] = {name: code for code, name in enumerate(FORMULAS)}
 
-#: The range of an activation, if it is not all numbers.
+#: The range of each activation that is bounded on at least one side.
 RANGES: dict[str, tuple[float, float]] = {
     "relu": (0.0, float("inf")),
     "elu": (-1.0, float("inf")),
@@ -35,61 +35,71 @@ RANGES: dict[str, tuple[float, float]] = {
     "gauss": (0.0, 1.0),
 }
 
-#: Codes of the activations with phi(0) != 0: the states of their neurons are not 0 from the first tick on.
+#: Codes of the activations with phi(0) != 0: their neurons have non-zero states from the first tick on.
 NONZERO_AT_ZERO = frozenset(ACTIVATIONS[name] for name in ("softplus", "sigmoid", "gauss"))
 
 
 class LossCode:
-    """Codes of losses; that of a quantile is QUANTILE plus its level in thousandths."""
+    """Codes of losses; the code of a quantile loss is QUANTILE plus its level in thousandths."""
 
     CROSS_ENTROPY, SQUARED_ERROR, HUBER, POISSON, BINARY_CROSS_ENTROPY = range(5)
     QUANTILE = 1000
-    HUBER_WIDTH = 1.0  # largest error that is squared; beyond it the error counts by its size
-    QUANTILE_WIDTH = 0.05  # up to this error the loss of a quantile is a parabola
+    HUBER_WIDTH = 1.0  # largest error in the quadratic part of the Huber loss
+    QUANTILE_WIDTH = 0.05  # largest error in the quadratic part of the quantile loss
 
 
 class StepRule:
-    """Codes of first-order steps."""
+    """Codes of first-order update rules."""
 
     ADAM, MOMENTUM, NESTEROV = range(3)
 
 
 class ClockPlace:
-    """Places in the clock of a stream: counts of samples, updates, updates that were not finite, resets of the state
-    and samples stored for replay, then the state of the random generator that picks one of them."""
+    """Indices into the clock of a stream.
+
+    The first five count samples, updates, skipped updates that were not finite, resets of the state and samples stored
+    for replay. RANDOM is the state of the random generator that selects samples for replay.
+    """
 
     SEEN, LEARNED, LEFT_OUT, RESETS, STORED, RANDOM = range(6)
 
 
 class Mode:
-    """Flags for a sample of a stream: run it, run it without keeping the state, learn it, compute the gradient only."""
+    """Flags for a sample of a stream.
+
+    ADVANCE runs the sample, PEEK runs it without keeping the state, LEARN updates the weights, and DERIVE computes the
+    gradient without an update.
+    """
 
     ADVANCE, PEEK, LEARN, DERIVE = 1, 2, 4, 8
 
 
 class MomentRow:
-    """Rows of the moments of a stream, see `_core/standardise.hpp`: of all samples, and of the current block."""
+    """Rows of the moments of a stream (all samples, then the current block), see `_core/standardise.hpp`."""
 
     COUNT, MEAN, VARIANCE, BLOCK_COUNT, BLOCK_MEAN, BLOCK_SQUARES, BLOCK_OUTLIERS = range(7)
     ALL = 7  # number of rows
 
 
 class Memo:
-    """Places in the memo of a Kalman filter; from NOISE on the noise of every output, the last change of parameters."""
+    """Indices into the memo of a Kalman filter.
+
+    From NOISE on it holds the noise variance of every output, followed by the last change of the parameters.
+    """
 
     SAMPLES, LOG_Q, MEAN_SQUARE, NOISE = range(4)
 
 
 class PortableMemo:
-    """Places in the memo of the filter of a portable stream."""
+    """Indices into the memo of the filter of a portable stream."""
 
     SAMPLES, Q, SQUARE = range(3)
 
 
 class StreamNumbers:
-    """Other numbers of streams."""
+    """Other constants of streams."""
 
-    INPUT_CUT, TARGET_CUT = 4.0, 100.0  # standard deviations that inputs and targets are cut to
-    ROUNDING_SHARE = 1e-12  # deviation, as a share of the mean, that is rounding: such a number counts as constant
-    STRIP = 8  # rows of a strip of a covariance; blocks of parameters are padded to a multiple of it
-    AT_ONCE = 50  # maximum number of classes that a filter learns a sample with: its own and the most likely others
+    INPUT_CUT, TARGET_CUT = 4.0, 100.0  # inputs and targets are clipped to this number of standard deviations
+    ROUNDING_SHARE = 1e-12  # a feature whose deviation is a smaller share of its mean counts as constant
+    STRIP = 8  # rows per strip of a covariance; blocks of parameters are padded to a multiple of it
+    AT_ONCE = 50  # maximum number of classes that a filter updates per sample: the target and the most likely others

@@ -1,6 +1,6 @@
-"""The errors of meshnn: every one is a `ValueError` that says what it got, what it expected and what to do.
+"""The errors and warnings of meshnn.
 
-And its warnings that somebody may want to tell apart from others.
+Every error is a `ValueError` whose message states what was received, what is expected and how to fix it.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ __all__ = [
 
 
 class MeshError(ValueError):
-    """Base of all errors that meshnn raises on purpose."""
+    """Base class of the errors that meshnn raises."""
 
 
 class TopologyError(MeshError):
-    """The graph is not one that can be run."""
+    """The graph cannot be run."""
 
 
 class DataError(MeshError):
-    """The data handed in (samples, targets, weights, tables) cannot be used.
+    """The data (samples, targets, weights, tables) cannot be used.
 
     Attributes
     ----------
     code : str or None
-        Which problem it is, in one word, for callers that add advice of their own.
+        An identifier of the problem, for callers that add their own advice.
     field, value, expected : str or None
-        The column, the offending value and what was expected instead.
+        The column, the offending value and the expected one.
     row : int or None
         The row of the table, counted from 1.
     """
@@ -62,20 +62,20 @@ class MemoryLimitError(MeshError):
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written; training went on."""
+    """A checkpoint could not be written; training continued."""
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Training was stopped by Ctrl-C; the estimator is fitted, with the best weights so far.
+    """Training was stopped by Ctrl-C; the estimator is fitted with the best weights so far.
 
-    It is a `KeyboardInterrupt`, so that what is around the fit stops, too: a search, a cross-validation, a script.
+    It is a `KeyboardInterrupt`, so that it also stops an enclosing search, cross-validation or script.
 
     Attributes
     ----------
     epoch : int
-        The last whole one.
+        The last complete epoch.
     checkpoint : path or None
-        The file to go on from, if there is one.
+        The file to resume from, if there is one.
     """
 
     def __init__(self, message: str, epoch: int = 0, checkpoint: str | PathLike[str] | None = None) -> None:

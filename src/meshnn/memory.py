@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""Available memory, and the check that a computation fits in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["available_memory", "check_fits", "format_bytes"]
 
 
 def _limits(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
-    """Bytes that could still be had, as each authority on this machine sees it."""
+    """Return the available bytes according to the kernel and to each memory limit of the container."""
     found: list[int] = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -29,7 +29,7 @@ def _limits(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
             most = (folder / limit).read_text().strip()
             if most.isdigit():
                 stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-                cache = int(stat.get("inactive_file", 0))  # files read long ago: given up when memory is asked for
+                cache = int(stat.get("inactive_file", 0))  # file cache, which the kernel frees on demand
                 found.append(int(most) - int((folder / used).read_text()) + cache)
         except (OSError, ValueError):
             pass
@@ -37,21 +37,21 @@ def _limits(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
 
 
 def available_memory() -> int:
-    """Bytes that a computation may take before the machine runs out, as of half a second ago at most."""
-    # asking takes 0.3 ms, and preparing a net asks several times
+    """Return the number of bytes that a computation may allocate, measured at most half a second ago."""
+    # cached, because reading it takes 0.3 ms and preparing a mesh needs it several times
     return _available(time.monotonic_ns() // 500_000_000)
 
 
 @lru_cache(maxsize=1)
 def _available(moment: int) -> int:
     found = _limits()
-    if not found and hasattr(os, "sysconf"):  # neither Linux nor a container: all of the physical memory
+    if not found and hasattr(os, "sysconf"):  # neither Linux nor a container: the physical memory
         found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     return max(min(found, default=2**33), 0)
 
 
 def format_bytes(count: float) -> str:
-    """A byte count for people.
+    """Return a number of bytes as text with a unit.
 
     >>> format_bytes(1536), format_bytes(3 * 2**30)
     ('1.5 KiB', '3.0 GiB')
@@ -64,7 +64,7 @@ def format_bytes(count: float) -> str:
 
 
 def check_fits(needed: float, what: str, advice: str, memory: int | None = None) -> None:
-    """Raise if something would need more memory than the machine has."""
+    """Raise `MemoryLimitError` if `what` needs more memory than the machine has available."""
     memory = available_memory() if memory is None else memory
     if needed > memory:
         raise MemoryLimitError(

@@ -1,4 +1,4 @@
-"""`Mesh`: a net that runs, and gives the exact gradients of what it does."""
+"""`Mesh`: a network that runs, with exact gradients, Jacobians and growth scores."""
 
 from __future__ import annotations
 
@@ -27,29 +27,33 @@ __all__ = ["Mesh"]
 class Mesh(StreamingNet):
     """A network: one weight per edge of a topology, run for a number of ticks.
 
-    At every tick each neuron takes the weighted sum of the states its in-edges read one tick earlier and applies its
-    activation; inputs are held at the sample. The outputs are read after the last tick. The paper's `n_t` counts
-    states, so its n_t = 3 is `ticks=2` here.
+    At every tick each neuron computes the weighted sum of its source neurons' states after the previous tick and
+    applies its activation. Inputs are held at the sample, and the outputs are read after the last tick. The paper's
+    `n_t` counts states, so its n_t = 3 is `ticks=2` here.
 
     Parameters
     ----------
     topology : Topology
+        The graph.
     ticks : int, optional
-        By default `topology.default_ticks()`: enough that a layered graph is the feed-forward net and that in any other
-        every edge that can count does.
-    activation : str or sequence of str
-        Of the hidden neurons: one name, or one per neuron. identity, relu, leaky_relu (slope 0.01), elu, softplus,
-        sigmoid, tanh, sin, gauss (exp(-t^2)).
-    output_activation : str
+        Number of ticks. The default, `topology.default_ticks()`, makes a layered graph a feed-forward network and is
+        large enough for every edge of any other graph to influence an output if it can. Increase it to let signals
+        travel around cycles more often.
+    activation : str or sequence of str, default "relu"
+        Activation of the hidden neurons: one name, or one per hidden neuron. The names are identity, relu, leaky_relu
+        (slope 0.01), elu, softplus, sigmoid, tanh, sin and gauss (exp(-t^2)).
+    output_activation : str, default "identity"
+        Activation of the output neurons. Keep "identity" where the loss applies softmax, sigmoid or exp itself.
     weights : array_like (n_edges,), optional
-        Aligned with `topology.src`, `topology.dst`. By default normal with variance 1 / fan-in (2 / fan-in into relu),
-        and 0 on bias edges.
-    dtype : "float32" or "float64"
+        Weights aligned with `topology.src` and `topology.dst`. By default they are drawn from a normal distribution
+        with variance 1 / fan-in (2 / fan-in into relu), and are 0 on bias edges.
+    dtype : "float32" or "float64", default "float32"
+        Precision of weights and states. Use float64 for gradient checks.
     random_state : int, Generator, SeedSequence or None
-        Source of the default weights.
+        Seed of the default weights.
     tied : array_like of int (n_edges,), optional
-        Which parameter each edge takes its weight from: edges with the same number are *tied* and learn one weight, -1
-        is an edge whose weight is *fixed* and never learned. By default each edge has its own.
+        Index of the parameter that each edge takes its weight from. Edges with the same index are *tied* and share one
+        weight; -1 marks an edge whose weight is *fixed* and never trained. By default each edge has its own parameter.
 
     Examples
     --------
@@ -64,7 +68,7 @@ class Mesh(StreamingNet):
     (61,)
     """
 
-    # -- what it does --------------------------------------------------------------------------------------------
+    # -- runs and derivatives ------------------------------------------------------------------------------------
 
     @overload
     def forward(
@@ -87,26 +91,27 @@ class Mesh(StreamingNet):
         return_state: bool = False,
         n_jobs: int | None = None,
     ) -> Any:
-        """Outputs after the last tick, or after every one.
+        """Return the outputs after the last tick, or after every tick.
 
         Parameters
         ----------
         X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
-            One sample a row, held during all ticks; or one input a tick. With any of the next three options a sequence
-            may have another length than `ticks`: it runs as many.
-        every_tick : bool
-            Outputs after every tick, `(ticks, batch, n_outputs)`.
+            One sample per row, held during all ticks, or a sequence with one input per tick. With any of the next
+            three options the length of the sequence may differ from `ticks`; the mesh then runs one tick per input.
+        every_tick : bool, default False
+            Return the outputs after every tick, `(ticks, batch, n_outputs)`.
         state : array_like (batch, n_neurons) or (n_neurons,), optional
-            States before the first tick, instead of zeros; what it holds for inputs and bias is ignored.
-        return_state : bool
-            Return `(outputs, end)`: a run with `state=end` goes on from there.
+            States before the first tick; zeros by default. Its values for inputs and bias are ignored.
+        return_state : bool, default False
+            Return `(outputs, end)`. A run with `state=end` continues from there.
         n_jobs : int, optional
-            By default as many as pay; -1 is all cores. The result does not depend on it.
+            Number of threads; -1 uses all cores. By default the number depends on the amount of work. The result does
+            not depend on it.
 
         Returns
         -------
-        array (batch, n_outputs), or (ticks, batch, n_outputs)
-        end : array (batch, n_neurons), if asked for
+        outputs : array (batch, n_outputs), or (ticks, batch, n_outputs)
+        end : array (batch, n_neurons), only with `return_state`
             The states after the last tick.
 
         Examples
@@ -121,19 +126,19 @@ class Mesh(StreamingNet):
         timed, threads = every_tick or state is not None or return_state, thread_count("n_jobs", n_jobs)
         X, ticks = self._inputs(X, any_length=timed)
         if timed:
-            return self._follow(X, ticks, "every" if every_tick else "last", state, return_state, threads)
+            return self._run(X, ticks, "every" if every_tick else "last", state, return_state, threads)
         needed = X.shape[1] * self._topology.n_outputs * self._dtype.itemsize
         check_fits(needed, "the outputs of this batch", "pass fewer samples at a time")
         return self._engines.outputs(ticks).forward(self._current(), X, threads)
 
     def states(self, X: ArrayLike, *, state: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
-        """States `(ticks + 1, batch, n_neurons)`: before the first tick and after each one.
+        """Return the states `(ticks + 1, batch, n_neurons)` before the first tick and after each tick.
 
-        The inputs of states[k] are those that tick k + 1 reads; of the last state, those of the last tick. A run with
-        `state=states[-1]` goes on from there; `state` is as for `forward`.
+        The input neurons of states[k] hold the inputs that tick k + 1 reads; those of the last state hold the inputs of
+        the last tick. A run with `state=states[-1]` continues from there. `state` is as for `forward`.
         """
         X, ticks = self._inputs(X, any_length=state is not None)
-        found: Array = self._follow(X, ticks, "states", state, False, thread_count("n_jobs", n_jobs))
+        found: Array = self._run(X, ticks, "states", state, False, thread_count("n_jobs", n_jobs))
         return found
 
     @overload
@@ -165,46 +170,52 @@ class Mesh(StreamingNet):
         return_state: bool = False,
         n_jobs: int | None = None,
     ) -> Any:
-        """The mean loss of a batch and its exact gradient by every parameter.
+        """Return the mean loss of a batch and its exact gradient with respect to every parameter.
 
         Parameters
         ----------
         X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
+            Samples, as for `forward`.
         y : array_like
-            Labels (batch,) from 0 for cross_entropy; values (batch, n_outputs) for the others.
-        loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber", "poisson" or "quantile:0.9"
-            Of the softmax of the outputs; half the squared distance; the same up to errors of 1, beyond it by their
-            size; half the deviance of counts whose rate is exp(output).
-        gradient : str
-            "auto", "forward", "factored", "influence" or "adjoint"; `explain` tells what they cost.
+            Labels (batch,) from 0 for cross_entropy; values (batch, n_outputs) for the other losses.
+        loss : str, default "cross_entropy"
+            "cross_entropy" of the softmax of the outputs; "binary_cross_entropy" of the sigmoid of each output;
+            "squared_error", half the squared distance; "huber", the same for errors up to 1 and linear beyond;
+            "poisson", half the deviance of counts with rate exp(output); "quantile:0.9", the pinball loss of a level.
+        gradient : str, default "auto"
+            "auto", "forward", "factored", "influence" or "adjoint". All return the same gradient; `explain` shows the
+            cost of each.
         sample_weight : array_like (batch,), optional
-            The mean is weighted with it.
-        loss_ticks : "last", "all" or array_like of weights (ticks, batch) or (ticks,)
-            The ticks that the loss counts, as a mask or as weights of at least 0: the loss is the mean over them, each
-            times the weight of its sample. Then y is (ticks, batch, ...), or as without if the target is the same after
-            every tick; targets of ticks that do not count are ignored.
+            Weights of the samples in the mean.
+        loss_ticks : "last", "all" or array_like of weights (ticks, batch) or (ticks,), default "last"
+            Ticks that the loss includes, as a mask or as weights of at least 0. The loss is the mean over these ticks,
+            each multiplied by the weight of its sample. y is then (ticks, batch, ...), or has its usual shape if the
+            target is the same after every tick. Targets at ticks of weight 0 are ignored.
         readout : array_like (ticks, batch) or (ticks,), optional
-            Instead of that: the loss is that of one output per sample, the weighted sum of its outputs after all ticks.
-            1 at the last tick of each sequence, and 0 elsewhere, reads out where it ends; 1 / length up to there, the
-            mean.
+            Alternative to `loss_ticks`: the loss compares one output per sample, the weighted sum of its outputs after
+            all ticks. A weight of 1 at the last tick of each sequence and 0 elsewhere reads the final output; weights
+            of 1 / length up to that tick read the mean.
         state, return_state
-            As for `forward`; the state is a constant, the gradient is by the parameters alone. A sequence may have
-            another length than `ticks` here, too, and with `loss_ticks` or `readout`.
+            As for `forward`. The state is a constant: the gradient is with respect to the parameters alone. With a
+            state, `loss_ticks` or `readout` the length of a sequence may differ from `ticks`.
+        n_jobs : int, optional
+            As for `forward`.
 
         Returns
         -------
         loss : float
         grad : array (n_parameters,)
-        end : array (batch, n_neurons), if asked for
+        end : array (batch, n_neurons), only with `return_state`
+            The states after the last tick.
         """
         last = isinstance(loss_ticks, str) and loss_ticks == "last"
         timed = return_state or state is not None or readout is not None or not last
         ticks, begin, timing, threads = self._ticks, None, None, thread_count("n_jobs", n_jobs)
         if timed:
-            looks = (loss_ticks, readout)
-            X, ticks, begin, targets = self._samples(X, y, loss, sample_weight, looks, state, timed)
+            at = (loss_ticks, readout)
+            X, ticks, begin, targets = self._samples(X, y, loss, sample_weight, at, state, timed)
             timing = Timing.at(targets.ticks, begin is not None)
-        else:  # the same, with fewer calls: steps on small batches take microseconds
+        else:  # the same with fewer calls, because steps on small batches take microseconds
             X, t = checks.as_inputs(X, self._topology, ticks), self._topology
             targets = Targets.make(loss_named(loss), y, sample_weight, X.shape[1], t.n_outputs, self._dtype)
         engine = self._engines.find("gradient", gradient, ticks, X.shape[1], threads, False, timing)
@@ -212,15 +223,15 @@ class Mesh(StreamingNet):
         grad = found.grad[: self.n_parameters].astype(self._dtype, copy=False)
         if not return_state:
             return found.loss, grad
-        return found.loss, grad, self._follow(X, ticks, "last", state, True, threads)[1]
+        return found.loss, grad, self._run(X, ticks, "last", state, True, threads)[1]
 
     def jacobian(
         self, X: ArrayLike, gradient: str = "auto", *, state: ArrayLike | None = None, n_jobs: int | None = None
     ) -> Array:
-        """Derivative of every output by every parameter for every sample, `(batch, n_outputs, n_parameters)`.
+        """Return the derivative of every output with respect to every parameter, `(batch, n_outputs, n_parameters)`.
 
-        With a `state`, as for `forward`, it is that of the outputs after the last tick of a run that begins there, the
-        state being a constant; then a sequence may have any length, and the method is "adjoint".
+        With a `state`, as for `forward`, the run begins at that state, which is treated as a constant. A sequence may
+        then have any length, and `gradient` must be "auto" or "adjoint".
 
         Examples
         --------
@@ -232,7 +243,7 @@ class Mesh(StreamingNet):
         t, threads, timed = self._topology, thread_count("n_jobs", n_jobs), state is not None
         X, ticks = self._inputs(X, any_length=timed)
         if timed and known("gradient", gradient, ("auto", "forward", *METHODS)) not in ("auto", "adjoint"):
-            raise MeshError(f'only gradient="adjoint" has the Jacobian of a run from a given state, not "{gradient}"')
+            raise MeshError(f'jacobian with state= needs gradient="auto" or "adjoint", got "{gradient}"')
         begin = checks.as_state(state, t, X.shape[1], self._dtype)
         needed = X.shape[1] * t.n_outputs * t.n_edges * self._dtype.itemsize
         check_fits(needed, "the Jacobian of this batch", "pass fewer samples at a time")
@@ -256,21 +267,21 @@ class Mesh(StreamingNet):
         state: ArrayLike | None = None,
         n_jobs: int | None = None,
     ) -> Array:
-        """dE/dA for edges that need not exist: the gradient that each would have if it were added with weight 0.
+        """Return dE/dA for candidate edges: the gradient that each would have if it were added with weight 0.
 
-        A neuron that nothing feeds yet sits at t = 0. There relu takes its left derivative, 0, so an edge into such a
-        relu neuron scores 0 whatever it could do; with leaky_relu, tanh and the others it does not.
+        The weighted sum of a neuron without in-edges is t = 0. The derivative of relu at 0 is taken as 0, so every edge
+        into such a relu neuron scores 0. The other activations have no such dead point.
 
         Parameters
         ----------
         src, dst : array_like of int
-            Sources and destinations of the edges in question; they are broadcast against each other.
-        loss_ticks, readout, state
+            Sources and destinations of the candidate edges, broadcast against each other. The edges may exist or not.
+        X, y, loss, gradient, sample_weight, loss_ticks, readout, state, n_jobs
             As for `gradient`.
 
         Returns
         -------
-        array, in the shape of src and dst
+        scores : array, in the broadcast shape of src and dst
 
         Examples
         --------
@@ -279,23 +290,30 @@ class Mesh(StreamingNet):
         >>> m.growth_scores([[1.0, 2.0]], [[0.0]], loss="squared_error", src=[3], dst=[3]).tolist()
         [0.0]
         """
-        looks = (loss_ticks, readout)
-        X, ticks, begin, targets = self._samples(X, y, loss, sample_weight, looks, state, state is not None)
+        at = (loss_ticks, readout)
+        X, ticks, begin, targets = self._samples(X, y, loss, sample_weight, at, state, state is not None)
         sources, ends, shape = checks.as_pairs(src, dst, self._topology.n_neurons)
         threads, timing = (
             thread_count("n_jobs", n_jobs),
             Timing.at(targets.ticks, begin is not None) if targets.timed else None,
         )
-        # the lists of a plan hold every edge once: a repeated pair would be written to by several entries of a tile
+        # the lists of a plan hold every edge once: several entries of a tile would write to a repeated pair
         pairs, place = np.unique(np.stack([ends, sources]), axis=1, return_inverse=True)
         engine = self._engines.candidates(gradient, ticks, (pairs[1], pairs[0]), X.shape[1], threads, timing)
         grad = engine.gradient(self._current(), X, targets, threads, begin).grad
         return grad.astype(self._dtype)[place.ravel()].reshape(shape)
 
     def explain(self, batch_size: int = 64, *, jacobian: bool = False, measure: bool = False) -> Explanation:
-        """Return the cost of each gradient method on this mesh, the one that `auto` takes and why: print it.
+        """Return the cost of each gradient method on this mesh and the choice of `auto` with its reason, for printing.
 
-        With `measure`, a gradient of a batch of random samples is timed on one thread.
+        Parameters
+        ----------
+        batch_size : int, default 64
+            Number of samples per batch.
+        jacobian : bool, default False
+            Show the cost of the Jacobian instead of the gradient.
+        measure : bool, default False
+            Time the chosen method on a batch of random samples, on one thread.
         """
         batch_size = whole_number("batch_size", batch_size)
         decision = self._engines.decide(self.ticks, batch_size, jacobian=jacobian)
@@ -311,30 +329,37 @@ class Mesh(StreamingNet):
         self, need: str = "outputs", gradient: str = "auto", batch: int = 64, *, n_jobs: int | None = None,
         again: bool = False,
     ) -> Engine:  # fmt: skip
-        """The compiled engine for a need, to be run on `values`: what training runs on.
+        """Return the compiled engine that training runs on; its methods take `values` and samples.
 
         Parameters
         ----------
         need : "outputs", "gradient", "epochs", "jacobian" or "curvature"
-        gradient : str
-            As for `gradient`. With "auto" epochs run on a method that knows compiled ones, and curvature on one that
-            gives it.
-        batch : int
-            Samples that it will see at a time.
-        again : bool
-            The method is known to do, for a graph that has changed a little since: nothing is priced again.
+            The quantity that the engine computes.
+        gradient : str, default "auto"
+            As for `gradient`. With "auto", epochs use a method that has compiled epochs, and curvature uses a method
+            that computes it.
+        batch : int, default 64
+            Expected number of samples per call.
+        n_jobs : int, optional
+            As for `forward`.
+        again : bool, default False
+            Reuse the named method after a small change of the graph, without estimating its cost again.
         """
         if need == "outputs":
             return self._engines.outputs(self.ticks)
         return self._engines.find(need, gradient, self.ticks, batch, n_jobs, again)
 
-    def _follow(self, X: Array, ticks: int, what: str, state: Any, return_state: bool, threads: int | None) -> Any:
-        """A run in time, without a gradient."""
+    def _run(self, X: Array, ticks: int, what: str, state: Any, return_state: bool, threads: int | None) -> Any:
+        """Return the outputs of the "last" or "every" tick, or the "states", without a gradient."""
         t = self._topology
         begin = checks.as_state(state, t, X.shape[1], self._dtype)
         rows = {"every": ticks * t.n_outputs, "last": t.n_outputs, "states": (ticks + 1) * t.n_neurons}[what]
         needed = X.shape[1] * (rows + return_state * t.n_neurons) * self._dtype.itemsize
-        check_fits(needed, "what is asked for of this batch", "pass fewer samples, or fewer ticks, at a time")
+        check_fits(
+            needed,
+            f"the {'states' if what == 'states' else 'outputs'} of this batch",
+            "pass fewer samples or fewer ticks at a time",
+        )
         timing = None
         if what != "states" or begin is not None:
             counts = np.ones(ticks, np.bool_) if what == "every" else np.arange(ticks) == ticks - 1
@@ -345,17 +370,17 @@ class Mesh(StreamingNet):
         return (found, end) if return_state else found
 
     def _samples(
-        self, X: Any, y: Any, loss: str, sample_weight: Any, looks: tuple[Any, Any], state: Any, timed: bool
+        self, X: Any, y: Any, loss: str, sample_weight: Any, at: tuple[Any, Any], state: Any, timed: bool
     ) -> tuple[Array, int, Array | None, Targets]:
-        """Return inputs, the ticks they run, the states they begin with, if given, and targets."""
+        """Return the inputs, their number of ticks, the initial states (None for zeros) and the targets."""
         t = self._topology
         X, ticks = self._inputs(X, any_length=timed)
         begin = checks.as_state(state, t, X.shape[1], self._dtype)
         given = (loss_named(loss), y, sample_weight, X.shape[1], t.n_outputs, self._dtype)
-        return X, ticks, begin, Targets.make(*given, ticks, *looks, timed=timed)
+        return X, ticks, begin, Targets.make(*given, ticks, *at, timed=timed)
 
     def _inputs(self, X: Any, any_length: bool) -> tuple[Array, int]:
-        """Return inputs and the ticks they run: a sequence of any length says so itself."""
+        """Return the inputs and their number of ticks, which with `any_length` is the length of a sequence."""
         given = checks.as_inputs(X, self._topology, self._ticks, any_length=any_length)
         if not any_length or np.ndim(X) == 2 or len(given) == self._ticks:
             return given, self._ticks

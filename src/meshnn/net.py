@@ -1,4 +1,4 @@
-"""`Net`: what a mesh is, without what it does: graph, ticks, activations, ties and weights, and its files."""
+"""`Net`: the data of a mesh (graph, ticks, activations, ties and weights), its files and conversions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from meshnn.topology.reach import BLOCK, counted
 
 __all__ = ["MOST_TICKS", "Net"]
 
-#: More than this and deciding how to run would take longer than anybody waits.
+#: Maximum number of ticks: planning more would take too long.
 MOST_TICKS = 100_000
 
 
@@ -46,7 +46,7 @@ class Net(Exports):
         if not isinstance(topology, Topology):
             raise MeshError(f"topology must be a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
         self._topology = topology
-        self.lineage_: Lineage | None = None  # how training came to this graph, if it changed it
+        self.lineage_: Lineage | None = None  # the changes that training made to the graph, if any
         self._dtype = checks.as_dtype(dtype)
         self._codes = checks.activation_codes(topology, activation, output_activation)
         self._ties = Ties(topology.n_edges, tied)
@@ -68,9 +68,10 @@ class Net(Exports):
         output_activation: str = "identity",
         dtype: Any = None,
     ) -> Self:
-        """A mesh with the graph and the weights of a square matrix, dense or scipy.sparse: inverse of `adjacency`.
+        """Return the mesh with the graph and the weights of a square matrix, dense or scipy.sparse.
 
-        Unless another is asked for, the dtype is float64 for a matrix of float64 (or wider), else float32.
+        This is the inverse of `adjacency`. By default the dtype is float64 for a matrix of float64 (or wider), else
+        float32.
 
         >>> import numpy as np
         >>> from meshnn import Mesh
@@ -99,8 +100,8 @@ class Net(Exports):
     ) -> Self:
         """Return the mesh of a `networkx.DiGraph` whose edges have the attribute `weight`: inverse of `to_networkx`.
 
-        Nodes are found as by `Topology.from_networkx`. Attributes that other graphs need not have: `activation` of
-        nodes, `tied` of edges (as for `Mesh`, for all or none), `ticks` and `dtype` of the graph.
+        Nodes are mapped to neurons as by `Topology.from_networkx`. Optional attributes are `activation` of nodes,
+        `tied` of edges (as for `Mesh`, on all edges or none), and `ticks` and `dtype` of the graph.
 
         >>> from meshnn import Mesh, Topology
         >>> mesh = Mesh(Topology.cascade(2, 3, 1), activation="tanh", random_state=0)
@@ -116,7 +117,10 @@ class Net(Exports):
         found = [[d.get(name) for *_, d in graph.edges(data=True)] for name in ("weight", "tied")]
         weights, tied = ([values[e] for e in order] for values in found)
         if None in weights:
-            raise MeshError("every edge of the graph needs the attribute weight; see Topology.from_networkx without")
+            raise MeshError(
+                "every edge of the graph needs the attribute weight; for a graph without weights use "
+                "Topology.from_networkx"
+            )
         default = [activation] * topology.n_hidden + [output_activation] * topology.n_outputs
         free = list(neurons)[topology.n_clamped :]
         given = [graph.nodes[node].get("activation", name) for node, name in zip(free, default, strict=True)]
@@ -142,15 +146,15 @@ class Net(Exports):
     # -- files ---------------------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the mesh to a `.mesh` file, whole or not at all; `meshnn.load` reads it."""
+        """Write the mesh atomically to a `.mesh` file, which `meshnn.load` reads."""
         self._checked()
         storage.write(path, self.to_tree() | {"kind": "mesh"})
 
     def to_tree(self) -> storage.Tree:
-        """The mesh as plain values and arrays."""
+        """Return the mesh as plain values and arrays."""
         t = self._topology
         names = sorted(set(self.activations))
-        # a byte a neuron, though most are alike: a file is then never much smaller than what is made of it
+        # one byte per neuron, so that a small file cannot describe a mesh that fills the memory
         kinds = np.zeros(t.n_neurons, np.uint8)
         kinds[t.n_clamped :] = [names.index(name) for name in self.activations]
         tree = {"n_inputs": t.n_inputs, "n_hidden": t.n_hidden, "n_outputs": t.n_outputs, "bias": t.bias,
@@ -163,17 +167,22 @@ class Net(Exports):
 
     @classmethod
     def from_tree(cls, tree: storage.Tree) -> Self:
-        """The inverse of `to_tree`, for trees that may come from anywhere."""
+        """Return the mesh of a tree from `to_tree`; the tree is checked, because it may come from an unknown source."""
         names = ("n_inputs", "n_hidden", "n_outputs")
         n_inputs, n_hidden, n_outputs = (whole_number(name, tree[name], least=0) for name in names)
         bias, dtype = switch("bias", tree["bias"]), known("dtype", tree["dtype"], ("float32", "float64"))
         kinds, n_neurons = tree["kinds"], n_inputs + bias + n_hidden + n_outputs
         if kinds.shape != (n_neurons,) or kinds.dtype != np.uint8:
-            raise MeshError(f"there are {kinds.shape} {kinds.dtype} activations for {n_neurons} neurons")
+            raise MeshError(
+                f"kinds must hold one uint8 activation for each of {n_neurons} neurons, got shape {kinds.shape} of "
+                f"{kinds.dtype}"
+            )
         edges = np.stack([tree["src"], tree["dst"]], axis=1)
         topology = Topology(n_inputs, n_hidden, n_outputs, edges, bias)
         if not np.array_equal(edges[:, 0], topology.src) or not np.array_equal(edges[:, 1], topology.dst):
-            raise MeshError("the edges are not sorted, so the weights cannot be told apart")
+            raise MeshError(
+                "the edges are not sorted by destination and source, so the order of the weights is unknown"
+            )
         mesh = cls(topology, whole_number("ticks", tree["ticks"]), weights=tree["weights"], dtype=dtype,
                    tied=tree.get("tied"))  # fmt: skip
         used = as_list("activations", tree["activations"])
@@ -192,7 +201,7 @@ class Net(Exports):
             title=repr(self),
         )  # fmt: skip
 
-    # -- what it is ----------------------------------------------------------------------------------------------
+    # -- properties ----------------------------------------------------------------------------------------------
 
     @property
     def topology(self) -> Topology:
@@ -221,7 +230,7 @@ class Net(Exports):
     def weights(self) -> Array:
         """The weights of the edges `(n_edges,)`, aligned with `topology.src` and `topology.dst`; may be set.
 
-        It may be changed in place, too, unless edges are tied or fixed: then it is a copy that cannot be written to.
+        The array may also be changed in place, unless edges are tied or fixed: then it is a read-only copy.
         """
         if self._ties.plain:
             return self.values
@@ -235,11 +244,11 @@ class Net(Exports):
         if self._values is None or not self._values.flags.writeable or self._values.shape != values.shape:
             self._values = values
         else:
-            self._values[:] = values  # in place: a stream learns in this array
+            self._values[:] = values  # in place, because a stream may train this array
 
     @property
     def parameters(self) -> Array:
-        """The learned parameters `(n_parameters,)`; may be set or changed in place. Without ties, the weights."""
+        """The trained parameters `(n_parameters,)`; may be set or changed in place. Without ties, the weights."""
         return self.values[: self.n_parameters]
 
     @parameters.setter
@@ -248,22 +257,22 @@ class Net(Exports):
 
     @property
     def tied(self) -> IntArray:
-        """Of each edge its parameter, -1 if its weight is fixed."""
+        """The index of each edge's parameter `(n_edges,)`, -1 if its weight is fixed."""
         return self._ties.tied
 
     @property
     def n_parameters(self) -> int:
-        """Numbers that are learned."""
+        """Number of trained parameters."""
         return self._ties.n_parameters
 
     @property
     def ties(self) -> Ties:
-        """Which number each edge takes its weight from."""
+        """The map from edges to `values`."""
         return self._ties
 
     @property
     def values(self) -> Array:
-        """The numbers that edges take their weights from: the parameters, then the weights of fixed edges."""
+        """All distinct weights `(ties.n_numbers,)`: the parameters, then the weights of fixed edges."""
         assert self._values is not None
         return self._values
 
@@ -281,15 +290,18 @@ class Net(Exports):
 
     @property
     def awake(self) -> BoolArray:
-        """Neurons whose activation is not 0 at 0: they are non-zero from the first tick on."""
+        """Mask of the neurons whose activation is not 0 at 0: their states are non-zero from the first tick on."""
         return self._engines.awake.copy()
 
     def dead_edges(self) -> BoolArray:
-        """Mask of the edges that cannot influence any output with these ticks and activations: zero gradient."""
+        """Return the mask of the edges that cannot influence any output with these ticks and activations.
+
+        The gradient of a dead edge is 0.
+        """
         return self._topology.dead_edges(self.ticks, self.awake)
 
     def live_parameters(self) -> IntArray:
-        """The parameters that can influence an output: those with an edge that is not dead."""
+        """Return the indices of the parameters that can influence an output: those with an edge that is not dead."""
         return np.flatnonzero(self._ties.total(~self.dead_edges()))
 
     def weights_of(self, parameters: Array) -> Array:
@@ -297,23 +309,22 @@ class Net(Exports):
         return np.concatenate([parameters, self.values[self.n_parameters :]])[self._ties.number]
 
     def adjacency(self) -> Any:
-        """The weights as a `scipy.sparse.csr_array` `(n_neurons, n_neurons)`; edges of weight 0 stay stored."""
+        """Return the weights as a `scipy.sparse.csr_array` `(n_neurons, n_neurons)`; edges of weight 0 stay stored."""
         from scipy import sparse
 
         t = self._topology
         return sparse.csr_array((self.weights.copy(), (t.src, t.dst)), shape=(t.n_neurons, t.n_neurons))
 
     def rewire(self, topology: Topology, weights: ArrayLike | None = None) -> None:
-        """Change the graph in place: same neurons, other edges.
+        """Replace the edges in place; the neurons stay the same.
 
-        Without `weights`, edges that stay keep their weight and new ones start at 0. Edges that stay keep their
-        parameter, too.
+        Edges that stay keep their parameter. Without `weights` they keep their weight, too, and new edges start at 0.
         """
         if not isinstance(topology, Topology):
-            raise MeshError(f"rewire takes a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
+            raise MeshError(f"topology must be a Topology, got {type(topology).__name__}; see Topology.from_adjacency")
         old = self._topology
         if topology._shape != old._shape:
-            raise MeshError(f"rewire keeps the neurons ({old!r}), got {topology!r}; build a new Mesh instead")
+            raise MeshError(f"rewire keeps the neurons of {old!r}, got {topology!r}; build a new Mesh instead")
         n = old.n_neurons
         before, after = (g.dst * np.int64(n) + g.src for g in (old, topology))
         _, kept_old, kept_new = np.intersect1d(before, after, assume_unique=True, return_indices=True)
@@ -324,13 +335,13 @@ class Net(Exports):
         self.replace(topology, weights, self._codes, self._ties.edited(origin)[0])
 
     def replace(self, topology: Topology, weights: ArrayLike, codes: ArrayLike, ties: Ties | None = None) -> None:
-        """Change graph, weights, activations (see `codes`) and ties in place; if one is refused, nothing is changed.
+        """Replace graph, weights, activations (see `codes`) and ties in place; an error leaves the mesh unchanged.
 
-        What the inputs are, the bias and the ticks stay. Without `ties` every edge has a parameter of its own.
+        The inputs, the bias and the ticks stay. Without `ties` every edge has its own parameter.
         """
         kinds = np.asarray(codes)
         if kinds.shape != (topology.n_neurons,) or not np.isin(kinds, list(ACTIVATIONS.values())).all():
-            raise MeshError(f"there must be an activation for each of {topology.n_neurons} neurons")
+            raise MeshError(f"codes must hold one activation for each of {topology.n_neurons} neurons")
         topology.check_reachable(self.ticks)
         ties = Ties(topology.n_edges) if ties is None else ties
         self._values = ties.numbers(checks.as_weights(weights, topology.n_edges, self._dtype))
@@ -339,7 +350,7 @@ class Net(Exports):
 
     @property
     def codes(self) -> IntArray:
-        """The activation of every neuron as a number, see `meshnn.codes`."""
+        """The code of every neuron's activation `(n_neurons,)`, see `meshnn.codes`."""
         return self._codes.copy()
 
     def _checked(self) -> Array:
@@ -347,7 +358,7 @@ class Net(Exports):
         return self.values
 
     def _current(self) -> Array:
-        """Return the values for an engine, which refuses those that are not finite itself."""
+        """Return the values for an engine, which itself raises for values that are not finite."""
         assert self._values is not None
         if self._values.shape != (self._ties.n_numbers,):
             checks.check_current_weights(self._values, self._ties.n_numbers)
@@ -358,9 +369,9 @@ class Net(Exports):
         return Engines(self._topology, self._codes, self._dtype, number, self._ties.n_numbers)
 
     def draw_weights(self, random_state: Seed = None) -> Array:
-        """Fresh random weights, as a new mesh would have; they are returned, not set. Fixed edges keep theirs.
+        """Return random weights as a new mesh has them, without setting them. Fixed edges keep their weights.
 
-        Normal, scaled so that the variance of a neuron's sum is about 1 (2 into relu); 0 on bias edges.
+        They are normal, scaled so that the variance of a neuron's sum is about 1 (2 into relu), and 0 on bias edges.
         """
         t, rng = self._topology, as_generator(random_state)
         bias = (t.src == t.n_inputs) if t.bias else np.zeros(t.n_edges, dtype=np.bool_)

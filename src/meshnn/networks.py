@@ -1,16 +1,17 @@
-"""Nets with memory, ready to run: a graph for time with its activations, its fixed edges and its first weights.
+"""Networks with memory, ready to run: a recurrent graph with its activations, fixed edges and initial weights.
 
-`Topology.columns`, `cascade_of_columns`, `delay_line` and `reservoir` are graphs. Here each has the `Mesh` it is meant
-for, so that one line is enough. They are ordinary nets: every method differentiates them exactly, files keep them, and
-whoever wants something else takes `topology`, `tied`, `weights` and `activations` from one and changes it.
+`Topology.columns`, `cascade_of_columns`, `delay_line` and `reservoir` return graphs. The functions of this module
+return the matching `Mesh`. It is an ordinary mesh: every gradient method works on it, it can be saved, and its
+`topology`, `tied`, `weights` and `activations` can be used to build a variation.
 
-Memory is counted in ticks. A neuron that keeps the share 1 - 1/tau of itself at every tick forgets with the time
-constant tau: after tau ticks about a third is left. The time constants of several neurons are spread evenly in the
-logarithm between the two ends of `memory`.
+Memory is measured in ticks. A neuron that keeps the share 1 - 1/tau of its state at every tick has the time constant
+tau: after tau ticks about a third of the state is left. The time constants of several neurons are spaced evenly on a
+logarithmic scale between the two ends of `memory`.
 
-A leaky neuron, s <- (1 - a) s + a phi(...), is not a neuron of this engine, which computes s <- phi(...). It is two:
-one that computes u = phi(...), and an identity behind it with a self-loop of 1 - a that reads u with the weight
-a = 1/tau. That takes one tick more. Both wires are fixed: a loop that is learned past 1 would grow without end.
+A leaky neuron, s <- (1 - a) s + a phi(...), consists of two neurons, because a neuron of this library computes
+s <- phi(...): one neuron computes u = phi(...), and an identity neuron with a self-loop of weight 1 - a reads u with
+weight a = 1/tau. This takes one more tick. Both weights are fixed: with a trained self-loop above 1 the state would
+grow without bound.
 """
 
 from __future__ import annotations
@@ -41,23 +42,29 @@ def columns(
     activation: str = "tanh",
     **settings: Any,
 ) -> Mesh:
-    """Neurons that remember by a self-loop each, and read nothing of each other.
+    """Return a mesh of neurons that each have a self-loop and no edges between each other.
 
-    Exact influence on a stream costs a tick what the forward pass does.
+    Learning from a stream with exact influence takes as many operations per tick as the forward pass.
 
     Parameters
     ----------
     n_inputs, n_columns, n_outputs : int
-    memory : (float, float)
-        Shortest and longest time constant in ticks, at least 1; self-loops begin at 1 - 1/tau.
-    leaky : bool
-        Whether a column is a neuron and a leaky integrator behind it, whose leak is fixed; otherwise it is one neuron,
-        and its self-loop is learned.
-    bias : bool
-    activation : str
-        That of the neurons that read the inputs.
+        Numbers of inputs, columns and outputs.
+    memory : (float, float), default (2, 50)
+        Shortest and longest time constant in ticks, at least 1; the initial weights of the self-loops are 1 - 1/tau.
+    leaky : bool, default False
+        If True, each column is a neuron followed by a leaky integrator with a fixed leak. Otherwise it is one neuron
+        with a trained self-loop.
+    bias : bool, default True
+        Whether there is a bias neuron.
+    activation : str, default "tanh"
+        Activation of the neurons that read the inputs.
     **settings
         `ticks`, `output_activation`, `dtype` and `random_state`, as for `Mesh`.
+
+    Returns
+    -------
+    Mesh
 
     Examples
     --------
@@ -87,15 +94,20 @@ def cascade_of_columns(
     activation: str = "tanh",
     **settings: Any,
 ) -> Mesh:
-    """Columns in stages: each reads the inputs and all columns of earlier stages, so memory is built on memory.
+    """Return a mesh of columns in stages: each column reads the inputs and all columns of earlier stages.
 
     Parameters
     ----------
     n_inputs, n_columns, n_outputs : int
-    per_stage : int
-        Columns a stage; the last stage may have fewer.
+        Numbers of inputs, columns and outputs.
+    per_stage : int, default 1
+        Number of columns per stage; the last stage may have fewer.
     memory, leaky, bias, activation, **settings
         As for `columns`.
+
+    Returns
+    -------
+    Mesh
 
     Examples
     --------
@@ -105,11 +117,11 @@ def cascade_of_columns(
     """
     graph = Topology.cascade_of_columns(n_inputs, n_columns, n_outputs, per_stage, leaky, bias)
     names = [activation] * n_columns + ["identity"] * (n_columns * leaky)
-    wires = (graph.dst >= graph.n_clamped + n_columns) & (graph.dst < graph.outputs[0])
-    net = Mesh(graph, activation=names, tied=_learned(~wires) if leaky else None, **settings)
+    integrator = (graph.dst >= graph.n_clamped + n_columns) & (graph.dst < graph.outputs[0])
+    net = Mesh(graph, activation=names, tied=_parameter_indices(~integrator) if leaky else None, **settings)
     constants, weights = _time_constants(memory, n_columns), np.array(net.weights, np.float64)
     if leaky:
-        _leak(weights, graph, constants)
+        _set_leaks(weights, graph, constants)
     else:
         weights[graph.src == graph.dst] = 1.0 - 1.0 / constants
     net.weights = weights
@@ -127,19 +139,24 @@ def delay_line(
     activation: str = "tanh",
     **settings: Any,
 ) -> Mesh:
-    """A net with one hidden layer on the last `length + 1` samples, which fixed chains of neurons keep as they were.
+    """Return a mesh with one hidden layer on the last `length + 1` samples, which fixed chains of neurons store.
 
-    Nothing is forgotten before `length` steps and everything after. There is no cycle.
+    The memory covers exactly `length` past samples. There is no cycle.
 
     Parameters
     ----------
     n_inputs, length, n_hidden, n_outputs : int
-        Without hidden neurons it is a linear filter.
-    ticks_per_sample : int
-        Ticks for which each sample is held. With 1, outputs see what the hidden layer made of the samples up to the one
-        before; with 2, of those up to the present one.
+        Numbers of inputs, stored past samples, hidden neurons and outputs. Without hidden neurons the mesh is a linear
+        filter.
+    ticks_per_sample : int, default 1
+        Number of ticks for which each sample is held. With 1, the outputs depend on the hidden layer's response to the
+        samples up to the previous one; with 2, to those up to the current one.
     bias, activation, **settings
-        As for `columns`. By default the ticks suffice for the last tap to reach an output.
+        As for `columns`. The default `ticks` is large enough for the last tap to reach an output.
+
+    Returns
+    -------
+    Mesh
 
     Examples
     --------
@@ -150,9 +167,10 @@ def delay_line(
     [[789.0]]
     """
     graph = Topology.delay_line(n_inputs, length, n_hidden, n_outputs, ticks_per_sample, bias)
-    line = graph.n_hidden - n_hidden
-    names = ["identity"] * line + [activation] * n_hidden
-    net = Mesh(graph, activation=names, tied=_learned(graph.dst >= graph.n_clamped + line), **settings)
+    n_chain = graph.n_hidden - n_hidden
+    names = ["identity"] * n_chain + [activation] * n_hidden
+    tied = _parameter_indices(graph.dst >= graph.n_clamped + n_chain)
+    net = Mesh(graph, activation=names, tied=tied, **settings)
     net.weights = np.where(net.ties.fixed, 1.0, net.weights)
     return net
 
@@ -172,23 +190,29 @@ def recurrent(
     random_state: Seed = None,
     **settings: Any,
 ) -> Mesh:
-    """The recurrent net of the textbooks: the state goes on once a sample, and outputs have seen the present one.
+    """Return a standard recurrent network: one state update per sample, and outputs that depend on the current sample.
 
-    With more than one tick a sample, neurons that read each other at every tick would go on as often. Here fixed chains
-    hand the state on, so that it reads what it was one sample ago.
+    An output needs several ticks per sample. Fixed chains delay the state by one sample, so that it is updated once per
+    sample and not once per tick.
 
     Parameters
     ----------
     n_inputs, n_state, n_outputs : int
-    n_layer : int
-        Neurons of a layer between state and outputs, which reads the inputs, too.
-    lags : int
-        Inputs of so many samples before are read by the state, each with weights of its own.
-    input_scale, state_scale : float
-        Standard deviations of what a neuron of the state reads at first, of inputs of variance 1 and of a state of
-        variance 1. Small ones begin near a linear net.
+        Numbers of inputs, state neurons and outputs.
+    n_layer : int, default 0
+        Number of neurons in a layer between state and outputs, which also reads the inputs.
+    lags : int, default 0
+        Number of past samples that the state reads, each with its own weights.
+    input_scale, state_scale : float, default 0.5 and 0.3
+        Initial standard deviations of the sum that a state neuron receives from inputs of variance 1 and from a state
+        of variance 1. Small values give an initial network that is nearly linear.
     bias, ticks, activation, random_state, **settings
-        As for `columns`. By default `ticks` is 2, with a layer 3: what a sample takes, also on a stream.
+        As for `columns`. The default `ticks` is 2, or 3 with a layer: the number that one sample needs, also on a
+        stream.
+
+    Returns
+    -------
+    Mesh
 
     Examples
     --------
@@ -208,14 +232,14 @@ def recurrent(
     first = graph.n_hidden - n_state - n_layer  # the chains come first
     names = ["identity"] * first + [activation] * (n_state + n_layer)
     ticks = recurrent_ticks(n_layer) if ticks is None else ticks
-    tied = _learned(graph.dst >= graph.n_clamped + first)
+    tied = _parameter_indices(graph.dst >= graph.n_clamped + first)
     net = Mesh(graph, ticks, names, random_state=rng, tied=tied, **settings)
     state = graph.n_clamped + first
-    held = (graph.src >= state - n_state) & (graph.src < state)
-    fan = np.where(held, n_state, n_inputs * (lags + 1) + bool(bias))
-    spread = np.where(held, inside, outside) / np.sqrt(fan)
+    from_state = (graph.src >= state - n_state) & (graph.src < state)
+    fan = np.where(from_state, n_state, n_inputs * (lags + 1) + bool(bias))
+    spread = np.where(from_state, inside, outside) / np.sqrt(fan)
     spread = np.where(graph.dst >= state + n_state, 1.0 / np.sqrt(n_state + n_inputs + bool(bias)), spread)
-    spread = np.where(graph.dst >= graph.outputs[0], 0.1, spread)  # the first outputs are near the mean
+    spread = np.where(graph.dst >= graph.outputs[0], 0.1, spread)  # initial outputs are near the mean
     net.weights = np.where(net.ties.fixed, 1.0, rng.standard_normal(graph.n_edges) * spread)
     return net
 
@@ -234,21 +258,26 @@ def reservoir(
     random_state: Seed = None,
     **settings: Any,
 ) -> Mesh:
-    """An echo state network: a fixed random recurrent net of which only the readout is learned.
+    """Return an echo state network: a fixed random recurrent network with a trained readout.
 
     Parameters
     ----------
     n_inputs, n_neurons, n_outputs : int
-    density : float
-        Share of the pairs of neurons that are edges; with 0 there is no recurrence.
-    spectral_radius : float
-        Largest absolute eigenvalue of the weights between neurons: how long echoes last.
-    input_scale : float
-        Weights from inputs and bias are uniform between - and + this.
+        Numbers of inputs, reservoir neurons and outputs.
+    density : float, default 0.1
+        Share of the pairs of neurons that are connected; with 0 there is no recurrence.
+    spectral_radius : float, default 0.9
+        Largest absolute eigenvalue of the weights between neurons. Larger values give a longer memory.
+    input_scale : float, default 1
+        Weights from inputs and bias are drawn uniformly from -input_scale to input_scale.
     memory : (float, float), optional
-        Shortest and longest time constant in ticks of leaky neurons; by default neurons do not leak.
+        Shortest and longest time constant, in ticks, of leaky neurons; by default neurons do not leak.
     bias, activation, random_state, **settings
         As for `columns`.
+
+    Returns
+    -------
+    Mesh
 
     Examples
     --------
@@ -262,7 +291,7 @@ def reservoir(
     leaky, rng = memory is not None, as_generator(random_state)
     graph = Topology.reservoir(n_inputs, n_neurons, n_outputs, density, leaky, bias, rng)
     names = [activation] * n_neurons + ["identity"] * (n_neurons * leaky)
-    tied = _learned(graph.dst >= graph.outputs[0])
+    tied = _parameter_indices(graph.dst >= graph.outputs[0])
     net = Mesh(graph, activation=names, random_state=rng, tied=tied, **settings)
     weights = np.array(net.weights, np.float64)
     reads = graph.dst < graph.n_clamped + n_neurons  # edges into the neurons themselves, not into their integrators
@@ -273,51 +302,51 @@ def reservoir(
         from_to = (graph.src[inside] - graph.n_clamped) % n_neurons, graph.dst[inside] - graph.n_clamped
         weights[inside] = drawn * (largest / _radius(drawn, *from_to, n_neurons))
     if memory is not None:
-        _leak(weights, graph, _time_constants(memory, n_neurons))
+        _set_leaks(weights, graph, _time_constants(memory, n_neurons))
     net.weights = weights
     return net
 
 
-def _leak(weights: Array, graph: Topology, constants: Array) -> None:
-    """The two fixed weights into each integrator, in place: those are the last hidden neurons, in order."""
+def _set_leaks(weights: Array, graph: Topology, constants: Array) -> None:
+    """Set the two fixed weights into each integrator, in place; the integrators are the last hidden neurons."""
     integrator = (graph.dst >= graph.outputs[0] - len(constants)) & (graph.dst < graph.outputs[0])
     loop = graph.src == graph.dst
     weights[integrator & loop] = 1.0 - 1.0 / constants
     weights[integrator & ~loop] = 1.0 / constants
 
 
-def _learned(learned: BoolArray) -> Array:
-    """A parameter of its own for each edge of a mask; the others are fixed."""
-    return np.where(learned, np.cumsum(learned) - 1, -1)
+def _parameter_indices(trained: BoolArray) -> Array:
+    """Return one parameter index per edge of a mask, -1 for the other edges, which are fixed."""
+    return np.where(trained, np.cumsum(trained) - 1, -1)
 
 
 def _time_constants(memory: Sequence[float], count: int) -> Array:
-    """Spread evenly in the logarithm, from the shortest to the longest."""
+    """Return time constants spaced evenly on a logarithmic scale, from the shortest to the longest."""
     given = as_list("memory", memory)
     if len(given) != 2:
         raise MeshError(f"memory must be two time constants in ticks, (shortest, longest), got {memory!r}")
     what = "a finite number of ticks of at least 1"
     ends = [real_number(f"memory[{k}]", tau, what, lambda v: 1 <= v < np.inf) for k, tau in enumerate(given)]
     if ends[0] > ends[1]:
-        raise MeshError(f"memory must name the shortest time constant first, got {memory!r}")
+        raise MeshError(f"memory must be (shortest, longest) time constant, got {memory!r}; swap the two")
     return np.geomspace(ends[0], ends[1], count)
 
 
 def _radius(values: Array, src: Array, dst: Array, n: int) -> float:
-    """The largest absolute eigenvalue of a sparse matrix."""
+    """Return the largest absolute eigenvalue of a sparse matrix."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
     from scipy.sparse.linalg import ArpackNoConvergence, eigs
 
     W = csr_array((values, (src, dst)), shape=(n, n))
-    # asked of the graph, because rounding gives a matrix without cycles eigenvalues that are not 0
+    # the graph decides, because rounding gives a matrix without cycles eigenvalues that are not 0
     if not (src == dst).any() and connected_components(W, connection="strong")[0] == n:
         raise MeshError(
             f"a reservoir of {n} neurons with {len(values)} edges between them has no cycle, so its spectral radius "
             "is 0; take a higher density or another random_state"
         )
     found = None
-    if n > 400:  # up to here all eigenvalues are computed, beyond only the largest
+    if n > 400:  # only the largest eigenvalue of a large matrix is computed
         try:
             found = eigs(W, 1, ncv=min(n, 60), v0=np.ones(n), return_eigenvectors=False)
         except ArpackNoConvergence:

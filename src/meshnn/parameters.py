@@ -1,9 +1,9 @@
-"""`Ties`: which number each edge takes its weight from.
+"""`Ties`: the map from edges to the values that hold their weights.
 
-An edge has a weight; where it comes from is a map `tied: (n_edges,) -> {-1, 0 .. n_parameters - 1}`. -1 is
-*fixed* (a delay line, a reservoir, a wire), several edges with one parameter are *tied* (a convolution, a symmetry).
-The numbers that edges take their weights from are the parameters, which are learned, and behind them one number per
-fixed edge. Without ties that is the list of weights itself, and nothing costs anything.
+The map `tied: (n_edges,) -> {-1, 0 .. n_parameters - 1}` assigns a parameter to each edge. An edge with -1 is *fixed*
+(a delay line, a reservoir); several edges with one parameter are *tied* (a convolution, a symmetry). The *numbers* are
+the distinct weights: the trained parameters, followed by one number per fixed edge. Without ties the numbers are the
+weights themselves, and the map is not stored.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ __all__ = ["Ties"]
 
 
 class Ties:
-    """Of each edge, the number it takes its weight from.
+    """The map from edges to numbers: trained parameters, followed by the weights of fixed edges.
 
     Parameters
     ----------
     n_edges : int
+        Number of edges.
     tied : array_like of int (n_edges,), optional
-        Of each edge its parameter, -1 if its weight is fixed; by default each edge has its own.
+        The parameter of each edge, -1 if its weight is fixed; by default each edge has its own parameter.
 
     Examples
     --------
@@ -39,8 +40,8 @@ class Ties:
     def __init__(self, n_edges: int, tied: Any = None) -> None:
         given = None if tied is None else _checked(tied, n_edges)
         self.n_edges = n_edges
-        self._number: IntArray | None = None  # as they are numbered
-        #: Whether every edge has a parameter of its own, in the order of edges.
+        self._number: IntArray | None = None  # None: each edge has its own number
+        #: Whether each edge has its own parameter, in the order of the edges.
         self.plain = given is None or bool(np.array_equal(given, np.arange(n_edges)))
         if given is None or self.plain:
             self.n_parameters = self.n_numbers = n_edges
@@ -52,12 +53,12 @@ class Ties:
 
     @property
     def number(self) -> IntArray:
-        """Of each edge, the number it takes its weight from."""
+        """The index of each edge's number `(n_edges,)`."""
         return np.arange(self.n_edges) if self._number is None else self._number
 
     @property
     def tied(self) -> IntArray:
-        """Of each edge its parameter, or -1."""
+        """The parameter of each edge `(n_edges,)`, -1 for fixed edges."""
         return np.where(self.fixed, -1, self.number)
 
     @property
@@ -68,24 +69,27 @@ class Ties:
 
     @property
     def first(self) -> IntArray:
-        """The first edge of each number."""
+        """The first edge of each number `(n_numbers,)`."""
         found = np.empty(self.n_numbers, np.int64)
         found[self.number[::-1]] = np.arange(len(self.number))[::-1]
         return found
 
     def total(self, values: Any) -> Any:
-        """Sums over the edges of each parameter of something that edges have."""
+        """Sum values per edge over the edges of each parameter: `(n_edges,)` to `(n_parameters,)`."""
         return values if self.plain else np.bincount(self.number, values, self.n_numbers)[: self.n_parameters]
 
     def spread(self, values: Any) -> Any:
-        """Of each edge its share of something that parameters have; 0 for fixed edges."""
+        """Divide values per parameter equally among the edges of each: `(n_parameters,)` to `(n_edges,)`.
+
+        Fixed edges get 0.
+        """
         if self.plain:
             return values
         shares = values / np.bincount(self.number)[: self.n_parameters]
         return np.concatenate([shares, np.zeros(self.n_numbers - self.n_parameters)])[self.number]
 
     def numbers(self, weights: Array) -> Array:
-        """From weights of edges, which must agree where edges are tied."""
+        """Return the numbers of weights `(n_edges,)`, which must be equal where edges are tied."""
         if self.plain:
             return weights
         found = weights[self.first]
@@ -100,7 +104,10 @@ class Ties:
         return found
 
     def edited(self, origin: IntArray) -> tuple[Ties, IntArray]:
-        """The ties of a graph whose edges come from those here (-1: new), and where its parameters come from."""
+        """Return the ties of a changed graph and the old index of each of its parameters, -1 for new ones.
+
+        `origin` is the old index of each edge of the changed graph, -1 for new edges.
+        """
         if self.plain:
             return Ties(len(origin)), origin
         kept, new = origin >= 0, origin < 0
@@ -111,7 +118,7 @@ class Ties:
         return Ties(len(origin), tied), np.concatenate([used, np.full(int(new.sum()), -1)])
 
     def together(self, edges: BoolArray) -> BoolArray:
-        """Those edges and all that are tied to one of them."""
+        """Return the mask of these edges and of all edges tied to one of them."""
         if self.plain:
             return edges
         some = np.zeros(self.n_numbers, np.bool_)
@@ -119,7 +126,7 @@ class Ties:
         return some[self.number]
 
     def whole(self, edges: BoolArray) -> BoolArray:
-        """Those edges all of whose tied edges are among them; none that is fixed."""
+        """Return the mask of those edges whose tied edges are all in `edges`, without fixed edges."""
         if self.plain:
             return edges
         every = np.ones(self.n_numbers, np.bool_)
@@ -129,15 +136,15 @@ class Ties:
 
 
 def _checked(tied: Any, n_edges: int) -> IntArray:
-    """A map onto 0 to n_parameters - 1, and -1."""
+    """Return `tied` as integers -1 to n_parameters - 1, of which all from 0 on are used."""
     given = checks.numbers("tied", tied)
     if given.shape != (n_edges,):
         raise DataError(f"tied must have shape ({n_edges},), one number per edge; got {given.shape}")
     if given.dtype.kind == "b" or not np.array_equal(given, np.trunc(given)) or (given < -1).any():
-        raise DataError("tied must hold whole numbers: -1 for a fixed edge, else from 0 on")
+        raise DataError("tied must hold whole numbers: -1 for a fixed edge, otherwise a parameter index from 0")
     found = given.astype(np.int64)
     missing = np.setdiff1d(np.arange(found.max(initial=-1) + 1 if found.max(initial=-1) < n_edges else 0), found)
     if missing.size or found.max(initial=-1) >= n_edges:
         which = int(missing[0]) if missing.size else n_edges
-        raise DataError(f"tied leaves number {which} out; number the parameters from 0 without gaps")
+        raise DataError(f"tied does not contain parameter {which}; number the parameters from 0 without gaps")
     return found
