@@ -1,4 +1,4 @@
-"""Losses: one object each, with its facts, its targets and its curvature. A new one: its class and its kernel."""
+"""Losses. Each is an object with its properties, targets and curvature; a new one needs a class and a kernel."""
 
 from meshnn.losses.losses import LOSSES, Loss, Quantile, loss_named
 from meshnn.losses.targets import Targets

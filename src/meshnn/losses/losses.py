@@ -1,4 +1,4 @@
-"""Losses: one object each, with its facts, its targets and its curvature; `_core/losses.hpp` has the arithmetic."""
+"""Losses. Each is an object with its properties, targets and curvature; `_core/losses.hpp` has the arithmetic."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from meshnn.errors import DataError, MeshError
 
 
 class Loss:
-    """A loss with all of its facts; `_core/losses.hpp` has its arithmetic."""
+    """Base class of losses; `_core/losses.hpp` has the arithmetic."""
 
     name: str
-    code: int  # in kernels
-    classifies: ClassVar[bool] = False  # targets are labels, so that hits can be counted
-    by_label: ClassVar[bool] = False  # a target is one label, not a value for each output
-    several: ClassVar[bool] = False  # each output is a label of its own, which a sample has or has not
+    code: int  # in the kernels
+    classifies: ClassVar[bool] = False  # targets are labels, so correct predictions can be counted
+    by_label: ClassVar[bool] = False  # a target is one label, not one value per output
+    several: ClassVar[bool] = False  # multilabel: each output is a separate label
     by_moments: ClassVar[bool] = False  # targets are scaled by their mean and standard deviation
-    likelihood: ClassVar[bool] = False  # the negative logarithm of a probability: there is no noise to be estimated
-    logarithmic: ClassVar[bool] = False  # an output is the logarithm of a prediction, so that it must be unbounded
-    streams: ClassVar[bool] = True  # streams can learn it
-    least: ClassVar[float] = -np.inf  # the smallest target
-    most: ClassVar[float] = np.inf  # the largest target
+    likelihood: ClassVar[bool] = False  # a negative log-likelihood, which has no noise variance to estimate
+    logarithmic: ClassVar[bool] = False  # outputs are logarithms of predictions and must be unbounded
+    streams: ClassVar[bool] = True  # whether streams support it
+    least: ClassVar[float] = -np.inf  # the smallest target allowed
+    most: ClassVar[float] = np.inf  # the largest target allowed
 
     def columns(self, n_outputs: int) -> int:
-        """Columns of a square root of the curvature that a sample fills."""
+        """Return the number of columns per sample in a square root of the curvature."""
         return n_outputs
 
     def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
-        """Return checked targets as kernels take them: `(size, 1)` labels or `(size, n_outputs)` values."""
+        """Return checked targets for the kernels: `(size, 1)` labels or `(size, n_outputs)` values."""
         raise NotImplementedError
 
     def curvature(self, outputs: Array, targets: Array, J: Array) -> Array:
-        """The diagonal of J' H J of each sample: `(size, n_parameters)` from J `(size, n_outputs, n_parameters)`."""
+        """Return the diagonal of J' H J per sample `(size, n_parameters)`, from J `(size, n_outputs, n_parameters)`."""
         raise NotImplementedError
 
     def scaling(self, targets: Array, weight: Array | None) -> tuple[Array, Array]:
-        """Return the offset and scale of targets, column by column."""
+        """Return the offset and the scale of each column of targets."""
         width = targets.shape[1] if targets.ndim == 2 else 1
         return moments(targets, weight) if self.by_moments else (np.zeros(width), np.ones(width))
 
     def predicted(self, outputs: Array) -> Array:
-        """The target that outputs stand for."""
+        """Return the prediction, on the scale of the targets, for outputs."""
         return outputs
 
     def log_predicted(self, outputs: Array) -> Array:
-        """Logarithms of the probabilities that outputs stand for."""
+        """Return the logarithms of the predicted probabilities for outputs."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -58,10 +58,10 @@ class Loss:
 
 
 class ValueLoss(Loss):
-    """A loss of numbers, one target an output, whose Hessian by the outputs is diagonal."""
+    """A loss with one numeric target per output, whose Hessian with respect to the outputs is diagonal."""
 
     def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
-        """Finite values."""
+        """Return finite values `(size, n_outputs)`."""
         values = checks.numbers("y", y)
         if values.ndim == 1 and n_outputs == 1:
             values = values[:, None]
@@ -81,16 +81,16 @@ class ValueLoss(Loss):
         return found
 
     def curvature(self, outputs: Array, targets: Array, J: Array) -> Array:
-        """Each output's share."""
+        """Return the sum over outputs o of hessian[o] J[o]^2."""
         return np.asarray(np.einsum("no,noe->ne", self.hessian(outputs, targets), J**2))
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
-        """Its diagonal, `(size, n_outputs)`."""
+        """Return the diagonal of the Hessian with respect to the outputs, `(size, n_outputs)`."""
         raise NotImplementedError
 
 
 class CrossEntropy(Loss):
-    """Of classes: one output each, labels from 0."""
+    """Cross-entropy of the softmax of the outputs, one output per class, with labels from 0."""
 
     name = "cross_entropy"
     code = LossCode.CROSS_ENTROPY
@@ -98,31 +98,31 @@ class CrossEntropy(Loss):
     likelihood = True
 
     def columns(self, n_outputs: int) -> int:
-        """One less than there are outputs: probabilities add up to 1."""
+        """Return n_outputs - 1, because the probabilities add up to 1."""
         return max(n_outputs - 1, 1)
 
     def targets(self, y: Any, size: int, n_outputs: int, dtype: np.dtype[Any]) -> Array:
-        """Labels."""
+        """Return labels `(size, 1)`."""
         return checks.labels(y, size, n_outputs).astype(dtype)[:, None]
 
     def predicted(self, outputs: Array) -> Array:
-        """Probabilities."""
+        """Return probabilities."""
         powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
     def log_predicted(self, outputs: Array) -> Array:
-        """Without a detour over probabilities, which may be 0."""
+        """Return log probabilities, not computed from the probabilities, which may underflow to 0."""
         below = outputs - outputs.max(axis=1, keepdims=True)
         return np.asarray(below - np.log(np.exp(below).sum(axis=1, keepdims=True)))
 
     def curvature(self, outputs: Array, targets: Array, J: Array) -> Array:
-        """Of diag(p) - p p'."""
+        """Return the diagonal of J' (diag(p) - p p') J."""
         p = self.predicted(outputs)
         return np.asarray(np.einsum("no,noe->ne", p, J**2) - np.einsum("no,noe->ne", p, J) ** 2)
 
 
 class BinaryCrossEntropy(ValueLoss):
-    """Of labels that a sample has or has not, one output each."""
+    """Cross-entropy of the sigmoid of each output, for multilabel targets."""
 
     name = "binary_cross_entropy"
     code = LossCode.BINARY_CROSS_ENTROPY
@@ -132,62 +132,62 @@ class BinaryCrossEntropy(ValueLoss):
     least, most = 0.0, 1.0  # a label, or its probability
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
-        """p (1 - p)."""
+        """Return p (1 - p)."""
         e = np.exp(-np.abs(outputs))
         return np.asarray(e / (1.0 + e) ** 2)
 
     def predicted(self, outputs: Array) -> Array:
-        """Probabilities."""
+        """Return probabilities."""
         e = np.exp(-np.abs(outputs))
         return np.asarray(np.where(outputs < 0, e, 1.0) / (1.0 + e))
 
     def log_predicted(self, outputs: Array) -> Array:
-        """Without a detour over probabilities, which may be 0."""
+        """Return log probabilities, not computed from the probabilities, which may underflow to 0."""
         return np.asarray(np.minimum(outputs, 0.0) - np.log1p(np.exp(-np.abs(outputs))))
 
 
 class SquaredError(ValueLoss):
-    """Of values with noise of one size."""
+    """Half the squared distance, for values with noise of constant variance."""
 
     name = "squared_error"
     code = LossCode.SQUARED_ERROR
     by_moments = True
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
-        """1."""
+        """Return 1."""
         return np.ones(outputs.shape)
 
 
 class Huber(ValueLoss):
-    """Of values with outliers: errors beyond 1 (in units of the targets' usual spread) count by their size."""
+    """The Huber loss, for values with outliers: quadratic for errors up to 1 in scaled units, linear beyond."""
 
     name = "huber"
     code = LossCode.HUBER
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
-        """Slope over error, see the kernel."""
+        """Return slope divided by error, see the kernel."""
         return np.asarray(LossCode.HUBER_WIDTH / np.maximum(np.abs(outputs - targets), LossCode.HUBER_WIDTH))
 
     def scaling(self, targets: Array, weight: Array | None) -> tuple[Array, Array]:
-        """Median and what it says about the spread: outliers must not set the scale that they are measured with."""
-        middle, usual = moments(targets, weight)
+        """Return the median and a spread from the median deviation, which outliers hardly affect."""
+        centre, scale = moments(targets, weight)
         for c in range(targets.shape[1]):
             median = _median(targets[:, c], weight)
-            # of a normal distribution, half of the values lie within 0.67 standard deviations of the median
+            # half of the values of a normal distribution lie within 0.67 standard deviations of the median
             spread = _median(np.abs(targets[:, c] - median), weight) / 0.6744897501960817
             if np.isfinite(median) and 0 < spread < np.inf:
-                middle[c], usual[c] = median, spread
-        return middle, usual
+                centre[c], scale[c] = median, spread
+        return centre, scale
 
 
 def _median(values: Array, weight: Array | None) -> float:
-    """Where half of the weight lies below."""
+    """Return the weighted median."""
     weight = np.ones(len(values)) if weight is None else weight
     return float(np.quantile(values, 0.5, weights=weight, method="inverted_cdf"))
 
 
 class Poisson(ValueLoss):
-    """Of counts: an output is the logarithm of a rate."""
+    """Half the Poisson deviance, for counts; an output is the logarithm of a rate."""
 
     name = "poisson"
     code = LossCode.POISSON
@@ -196,20 +196,20 @@ class Poisson(ValueLoss):
     least = 0.0  # counts, or rates
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
-        """The rate."""
+        """Return the rate."""
         return self.predicted(outputs)
 
     def predicted(self, outputs: Array) -> Array:
-        """The rate."""
+        """Return the rate."""
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(outputs))
 
 
 class Quantile(ValueLoss):
-    """The value that a share `level` of the targets lies below; levels are rounded to thousandths.
+    """The pinball loss of a quantile: a share `level` of the targets lies below the prediction.
 
-    With d = output - target, level 0.9 counts -d by 0.9 and d by 0.1. Near 0 the kink is a parabola, so that gradients
-    exist everywhere; the smallest value is 0.
+    With d = output - target and level 0.9, the loss is -0.9 d for d < 0 and 0.1 d for d > 0. Near 0 a parabola replaces
+    the kink, so that the gradient exists everywhere; the minimum is 0. Levels are rounded to thousandths.
     """
 
     by_moments = True
@@ -223,7 +223,7 @@ class Quantile(ValueLoss):
 
     @classmethod
     def named(cls, name: str) -> Quantile:
-        """Return the loss of a name with a level, like "quantile:0.9"."""
+        """Return the loss for a name with a level, such as "quantile:0.9"."""
         try:
             return cls(float(name.partition(":")[2]))
         except (ValueError, MeshError):
@@ -231,25 +231,25 @@ class Quantile(ValueLoss):
             raise MeshError(f"unknown loss {name!r}: {wanted}") from None
 
     def hessian(self, outputs: Array, targets: Array) -> Array:
-        """Slope over error of the symmetric part, see the kernel."""
+        """Return slope divided by error of the symmetric part, see the kernel."""
         return np.asarray(0.5 / np.maximum(np.abs(outputs - targets), LossCode.QUANTILE_WIDTH))
 
 
 def moments(values: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Mean and standard deviation of columns; 1 where a column is constant, to rounding."""
+    """Return mean and standard deviation of columns; the deviation of a constant column is replaced by 1."""
     mean, spread = mean_and_spread(values, weight)
     return mean, np.where(spread == 0.0, 1.0, spread)
 
 
 def is_constant(mean: Array, spread: Array) -> Array:
-    """Where a spread is no more than rounding."""
+    """Return a mask of the columns whose spread is no larger than rounding errors."""
     found: Array = spread <= 10 * np.finfo(np.float64).eps * np.abs(mean)
     return found
 
 
 def mean_and_spread(values: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Mean and standard deviation of columns; 0 where a column is constant, to rounding."""
-    # in units of the largest number (a power of 2, so that nothing is rounded): squares overflow and vanish early
+    """Return mean and standard deviation of columns; the deviation of a column that is constant to rounding is 0."""
+    # dividing by a power of 2 near the largest number rounds nothing and keeps squares from over- and underflow
     largest = np.abs(values).max(axis=0)
     unit = np.ldexp(1.0, np.clip(np.frexp(largest)[1], -1021, 1023))
     in_units = values / unit
@@ -264,7 +264,7 @@ LOSSES: dict[str, Loss] = {
 
 
 def loss_named(name: str) -> Loss:
-    """Return the loss of a name; that of a quantile may have a level: "quantile:0.9"."""
+    """Return the loss for a name; a quantile may have a level: "quantile:0.9"."""
     if isinstance(name, str) and name.startswith("quantile:"):
         return Quantile.named(name)
     return LOSSES[known("loss", name, LOSSES)]

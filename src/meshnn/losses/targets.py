@@ -1,4 +1,4 @@
-"""`Targets`: what the outputs of a batch are compared with."""
+"""`Targets`: the targets of a batch and the weights of its samples and ticks."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ __all__ = ["Targets"]
 
 
 class Targets(NamedTuple):
-    """Targets of some samples, and how much each sample counts.
+    """Targets of a batch, and the weight of each sample.
 
-    Usually the outputs after the last tick are looked at. Of a run in time either `at` says how much each look counts,
-    or `readout` how much each tick counts in the outputs that are read.
+    By default the loss compares the outputs after the last tick. For sequences, either `at` has the weight of each tick
+    in the loss, or `readout` has the weight of each tick in the output that is compared.
     """
 
     loss: Loss
-    values: Array  # (batch, 1) labels as numbers, or (batch, n_outputs) values; one for every tick (ticks, batch, ...)
+    values: Array  # (batch, 1) labels as numbers, or (batch, n_outputs) values; (ticks, batch, ...) if they vary
     share: Array  # (batch, 1) each sample's share of the mean
-    even: bool = False  # known to be the same for all
-    at: Array | None = None  # (ticks, batch, 1) the share of the mean that a look after each tick has
-    readout: Array | None = (
-        None  # (ticks, batch, 1) what is read is the sum of the outputs after all ticks, so weighted
-    )
+    even: bool = False  # all shares are known to be equal
+    at: Array | None = None  # (ticks, batch, 1) share of each tick and sample in the mean
+    readout: Array | None = None  # (ticks, batch, 1) weights of the outputs after all ticks, whose sum is compared
 
     @classmethod
     def make(
         cls, loss: Loss, y: Any, sample_weight: Any, size: int, n_outputs: int, dtype: np.dtype[Any], ticks: int = 1,
         loss_ticks: Any = "last", readout: Any = None, timed: bool = False,
     ) -> Targets:  # fmt: skip
-        """Check what was passed for `size` samples; targets are `timed` on request even if only the last tick counts.
+        """Return checked targets of `size` samples.
 
-        `y` may be targets that were made before: they are taken as they are.
+        With `timed` the result has weights per tick even if only the last tick counts. If `y` is a `Targets`, it is
+        returned unchanged.
         """
         if isinstance(y, Targets):
             return y
@@ -47,19 +46,19 @@ class Targets(NamedTuple):
             return cls(loss, loss.targets(y, size, n_outputs, dtype), share, sample_weight is None)
         if readout is not None:
             if not last:
-                raise DataError("pass loss_ticks or readout, not both: a readout has one loss per sample")
+                raise DataError("pass loss_ticks or readout, not both")
             weights = checks.as_readout(readout, ticks, size, dtype)
             return cls(loss, loss.targets(y, size, n_outputs, dtype), share, sample_weight is None, readout=weights)
         weights = checks.as_tick_weights(loss_ticks, ticks, size)
-        looks = weights * share.astype(np.float64)[:, 0]
-        if not looks.any():
-            raise DataError("no sample that loss_ticks looks at has a sample_weight above 0; nothing would be learned")
-        at = (looks / looks.sum()).astype(dtype)[:, :, None]
+        weighted = weights * share.astype(np.float64)[:, 0]
+        if not weighted.any():
+            raise DataError("no sample with a tick in loss_ticks has a sample_weight above 0; change one of the two")
+        at = (weighted / weighted.sum()).astype(dtype)[:, :, None]
         found = _at_ticks(loss, y, weights != 0, n_outputs, dtype)
         return cls(loss, found, at.sum(axis=0, dtype=np.float64).astype(dtype), at=at)
 
     def of(self, rows: Any, scale: float = 1.0) -> Targets:
-        """Return the targets of some samples, their shares multiplied by `scale`."""
+        """Return the targets of some samples, with shares multiplied by `scale`."""
         factor = self.share.dtype.type(scale)
         if not self.timed:
             return Targets(self.loss, self.values[rows], self.share[rows] * factor)
@@ -70,12 +69,12 @@ class Targets(NamedTuple):
 
     @property
     def timed(self) -> bool:
-        """Whether other ticks than the last are looked at."""
+        """Whether ticks other than the last have weights."""
         return self.at is not None or self.readout is not None
 
     @property
     def looks(self) -> BoolArray:
-        """Of targets in time, mask `(ticks, batch)` of the ticks that count."""
+        """Mask `(ticks, batch)` of the ticks with a weight; only for `timed` targets."""
         weights = self.at if self.at is not None else self.readout
         assert weights is not None
         found: BoolArray = weights[:, :, 0] != 0
@@ -83,13 +82,13 @@ class Targets(NamedTuple):
 
     @property
     def ticks(self) -> BoolArray:
-        """Of targets in time, mask `(ticks,)` of those that count for some sample."""
+        """Mask `(ticks,)` of the ticks with a weight for some sample; only for `timed` targets."""
         found: BoolArray = np.any(self.looks, axis=1)
         return found
 
     @property
     def stops(self) -> Array:
-        """Of targets in time, the last tick that counts for each sample, from 1 on, `(batch, 1)`; 0 if none does."""
+        """The last tick with a weight for each sample `(batch, 1)`, from 1, or 0 if none; only for `timed` targets."""
         looks = self.looks
         last = len(looks) - np.argmax(looks[::-1], axis=0)
         found: Array = np.where(looks.any(axis=0), last, 0).astype(self.share.dtype)[:, None]
@@ -97,9 +96,9 @@ class Targets(NamedTuple):
 
     @property
     def counting(self) -> BoolArray | None:
-        """Mask of the samples that count at all; None if all do.
+        """Mask of the samples with a weight above 0; None if all have one.
 
-        The others must not be looked at: one that overflows, times no share, would make every sum NaN.
+        The other samples must be left out: one that overflows, multiplied by 0, would make every sum NaN.
         """
         if self.even:
             return None
@@ -108,9 +107,9 @@ class Targets(NamedTuple):
 
 
 def _at_ticks(loss: Loss, y: Any, mask: BoolArray, n_outputs: int, dtype: np.dtype[Any]) -> Array:
-    """Targets `(batch, m)` if they are the same after every tick, else `(ticks, batch, m)`; what is not looked at is 0.
+    """Return targets `(batch, m)` if they are the same after every tick, else `(ticks, batch, m)`; 0 outside the mask.
 
-    One is told from the other by its number of axes, and by its shape where outputs may be left out.
+    The number of axes distinguishes the two, and the shape where the axis of outputs may be omitted.
     """
     ticks, size = mask.shape
     given = checks.numbers("y", y)
@@ -118,16 +117,16 @@ def _at_ticks(loss: Loss, y: Any, mask: BoolArray, n_outputs: int, dtype: np.dty
     if given.shape not in shapes:
         some: BoolArray = np.any(mask, axis=0)
         if given.shape in [shape[1:] for shape in shapes]:
-            return _looked_at(loss, given, some, n_outputs, dtype)
+            return _checked(loss, given, some, n_outputs, dtype)
         wanted = " or ".join(map(str, dict.fromkeys([*shapes, *(shape[1:] for shape in shapes)])))
         raise DataError(f"for {loss.name} at ticks y must have shape {wanted}, got {given.shape}")
     flat = given.reshape(ticks * size, *given.shape[2:])
-    found = _looked_at(loss, flat, mask.ravel(), n_outputs, dtype)
+    found = _checked(loss, flat, mask.ravel(), n_outputs, dtype)
     return found.reshape(ticks, size, found.shape[1])
 
 
-def _looked_at(loss: Loss, y: Array, some: BoolArray, n_outputs: int, dtype: np.dtype[Any]) -> Array:
-    """Targets of those that are looked at, checked; 0 for the others."""
+def _checked(loss: Loss, y: Array, some: BoolArray, n_outputs: int, dtype: np.dtype[Any]) -> Array:
+    """Return the checked targets of the rows of a mask, and 0 for the other rows."""
     if some.all():
         return loss.targets(y, len(y), n_outputs, dtype)
     checked = loss.targets(y[some], int(some.sum()), n_outputs, dtype)
