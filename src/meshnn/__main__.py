@@ -1,4 +1,4 @@
-"""`python -m meshnn` is the command line."""
+"""Entry point of `python -m meshnn`, the same as the command `meshnn`."""
 
 from meshnn.cli import main
 

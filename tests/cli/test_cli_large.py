@@ -118,7 +118,7 @@ def test_npy_files(tmp_path):
     (lambda: [], "folder has no .parquet file"),
     (lambda: [table().slice(0, 1)], "1 row, expected at least 2"),
     (lambda: [with_column(table(), "y", [2.5] * 1200)], "the target is 2.5 in every row"),
-    (lambda: [with_column(table(), "y", ["k"] * 1200)], "holds one class only, 'k'"),
+    (lambda: [with_column(table(), "y", ["k"] * 1200)], "has only the class 'k'"),
     (lambda: [table().select(["y"])], "has no column to learn from"),
 ], ids=range(7))  # fmt: skip
 def test_folders_that_cannot_be_learned_from(tmp_path, make, message):

@@ -89,8 +89,8 @@ def test_cells(tmp_path):
     )
     done = table(tmp_path, text, "-y", "y", "--max-categories", "3")
     assert done.returncode == 0, done.stderr
-    assert "column a is infinite in row 4: taken as missing" in done.stderr
-    assert "column id has more than 3 different texts: further ones (such as 'x3') count as none" in done.stderr
+    assert "column a is infinite in row 4: treated as missing" in done.stderr
+    assert "column id has more than 3 different texts: further ones (such as 'x3') are encoded as all zeros" in done.stderr
     assert "2 different integers in 60 rows, taken as classes" in done.stderr
     model = library.load(tmp_path / "m.mesh")
     assert model.features_.names == ("a", "b", "code=00", "id=x0", "code=01", "id=x1", "id=x2")

@@ -68,10 +68,10 @@ def test_what_is_meant_by_an_activation_stays():
 
 
 @pytest.mark.parametrize(("activation", "standardize", "y", "message"), [
-    ("softplus", True, X[:, 0], r"from 0 to inf, but y holds -1; .*\"identity\"$"),
-    ("relu", False, X[:, 0], "but y holds -1"),
-    ("tanh", False, 2 * X[:, 0], "but y holds -2; .* or standardize=True"),
-    ("sigmoid", False, 1 + X[:, 0], "from 0 to 1, but y holds 2"),
+    ("softplus", True, X[:, 0], r"range 0 to inf, but y contains -1; .*\"identity\"$"),
+    ("relu", False, X[:, 0], "but y contains -1"),
+    ("tanh", False, 2 * X[:, 0], "but y contains -2; .* or standardize=True"),
+    ("sigmoid", False, 1 + X[:, 0], "range 0 to 1, but y contains 2"),
 ])  # fmt: skip
 def test_targets_out_of_reach(activation, standardize, y, message):
     with pytest.raises(DataError, match=message):

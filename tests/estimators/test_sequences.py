@@ -304,7 +304,7 @@ def test_options_that_are_refused(options, words):
 
 def test_there_is_no_partial_fit():
     assert not hasattr(MeshSequenceClassifier(), "partial_fit")
-    with pytest.raises(MeshError, match="not known for sequences"):
+    with pytest.raises(MeshError, match="not available for sequences"):
         MeshSequenceRegressor(**QUICK).fit(sequences(), np.arange(12.0)).predict(sequences(), return_std=True)
 
 

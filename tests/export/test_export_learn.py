@@ -189,7 +189,7 @@ def test_what_is_saved_is_restored_or_refused(tmp_path):
     before, words = other.save(everything=True), np.frombuffer(short[:-4], "<u4").copy()
     words[9] = 0x7FC00000
     for fault, named, content in (
-        (1, "cut", saved[:-4]), (2, "no snapshot", b"XNNL" + saved[4:]), (1, "cut at 37", short[:37]),
+        (1, "truncated", saved[:-4]), (2, "not a snapshot", b"XNNL" + saved[4:]), (1, "37 bytes", short[:37]),
         (2, "version 7", short[:4] + b"\7\0\0\0" + short[8:]), (3, "checksum", saved[:16] + b"\0\0\0\0" + saved[20:]),
         (4, "checksum", short[:60] + bytes([short[60] ^ 1]) + short[61:]), (5, "number 1 of", with_checksum(words)),
     ):  # fmt: skip
@@ -205,11 +205,11 @@ def test_snapshots_of_other_nets_are_refused(tmp_path):
     saved, scaled = saved_by(eight(), *signal(10), tmp_path), eight(scale=True)
     before = scaled.parameters.copy()
     for content, model, named in (
-        (saved, Mesh(recurrent(5, 1, 1), 1, "tanh"), "89 parameters, this net 41"),
+        (saved, Mesh(recurrent(5, 1, 1), 1, "tanh"), "89 parameters, .* 41"),
         (saved, Mesh(recurrent(8, 1, 1), 1, "relu"), "activations"),
         (saved_by(eight(), *signal(10), tmp_path, everything=True), eight("adam"), "ekf, not adam"),
-        (saved, scaled, "89 numbers, this net 103"),
-        (scaled.to_bytes(), eight(), "103 numbers, this net 89"),
+        (saved, scaled, "89 numbers, .* 103"),
+        (scaled.to_bytes(), eight(), "103 numbers, .* 89"),
         (saved, MeshStreamRegressor(), r"MeshStreamRegressor .* field\.bin"),
     ):
         with pytest.raises(DataError, match=named):

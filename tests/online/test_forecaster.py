@@ -250,7 +250,7 @@ def test_a_back_test_sees_what_was_known():
     y[20] = math.nan
     seen = []
     model = MeshForecaster(12, random_state=0, **SMALL)
-    test = back_test(model, y, 12, origins=4, told=lambda done, of: seen.append((done, of)))
+    test = back_test(model, y, 12, origins=4, progress=lambda done, of: seen.append((done, of)))
     assert test.origins.tolist() == [30, 36, 42, 48]
     assert seen[-1] == (60, 60)
     again = fed(MeshForecaster(12, random_state=0, **SMALL), y[:36])
@@ -267,12 +267,12 @@ def test_a_back_test_sees_what_was_known():
 def test_weights_by_errors_worked_by_hand():
     judge = Judge(3, 2)
     assert judge.weights(10)[:, 0].tolist() == [1.0, 0.0, 0.0]  # nothing is known: the naive one
-    judge.saw(10.0, np.array([8.0, 9.0, np.nan]), 0)  # errors 2 and 1, power 2: shares 1 and 4
+    judge.update(10.0, np.array([8.0, 9.0, np.nan]), 0)  # errors 2 and 1, power 2: shares 1 and 4
     np.testing.assert_allclose(judge.weights(0)[:, 0], [0.2, 0.8, 0.0])
     np.testing.assert_allclose(judge.weights(0)[:, 1], [0.2, 0.8, 0.0])  # borrowed from one step ahead
     judge.note(np.array([[7.0, 7.0], [9.0, 12.0], [np.nan, np.nan]]), 1)
-    judge.saw(9.0, np.array([7.0, 9.0, 9.0]), 1)
-    judge.saw(10.0, np.array([10.0, 10.0, 10.0]), 2)
+    judge.update(9.0, np.array([7.0, 9.0, 9.0]), 1)
+    judge.update(10.0, np.array([10.0, 10.0, 10.0]), 2)
     assert len(judge.ages) == 0  # both of its steps have come
     np.testing.assert_allclose(judge.total[:2, 1], [3.0, 2.0])
     np.testing.assert_allclose(judge.cases[1], 1.0)

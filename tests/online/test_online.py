@@ -96,7 +96,7 @@ def test_a_new_class_leaves_the_odds_of_the_others(learner, memory, before):
     points = samples(8, seed=1)
     old = [list(model.predict_proba_one(x).values()) for x in points]
     logits = [model._outputs_of(x) for x in points]
-    with model._whole():
+    with model._all_or_nothing():
         model._new_class("new")
     for x, was, z in zip(points, old, logits, strict=True):
         now = list(model.predict_proba_one(x).values())

@@ -1,4 +1,4 @@
-"""The command line: `meshnn`."""
+"""The command line interface, `meshnn`."""
 
 from meshnn.cli.commands import main
 

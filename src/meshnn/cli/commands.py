@@ -1,8 +1,8 @@
-"""The command line: its commands, each loaded when it is asked for, and what it does about errors.
+"""The commands, each loaded on first use, and the error handling.
 
-Every error becomes one line on stderr and an exit code: 0 is success, 2 something about the command, its files or the
-machine that the user can change, 1 a bug (and a failed `verify`), 130 an interruption, 143 one by SIGTERM. A package
-adds commands by entry points in the group `meshnn.commands`: a name and a function that Typer takes.
+Every error becomes one line on stderr and an exit code: 0 success; 1 a bug, or a failed `verify`; 2 an error that the
+user can correct (options, files, memory); 130 interrupted by Ctrl-C; 143 interrupted by SIGTERM. A package adds
+commands with entry points in the group `meshnn.commands`: a name and a function for Typer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from meshnn.cli.output import hint, printable
 from meshnn.errors import DataError, MeshError
 from meshnn.files import reason
 
-#: Modules of the commands, in the order of help; each is a function of its name, with a _ behind a keyword of Python.
+#: The module of each command, in the order of the help. A command is the function of its name; keywords get a "_".
 COMMANDS = {
     "fit": "fit", "predict": "predict", "evaluate": "predict", "export": "export", "import": "export",
     "stream": "stream", "forecast": "forecast", "info": "info", "explain": "explain", "plot": "plot", "play": "play",
@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 class _Commands(Mapping[str, Any]):
-    """Commands by name; iterating over the names loads none of them."""
+    """The commands by name. Iterating over the names loads none of them."""
 
     def __getitem__(self, name: str) -> Any:
         if name in COMMANDS:
@@ -59,15 +59,15 @@ class _Commands(Mapping[str, Any]):
 
 
 def _loaded(point: Any) -> Any:
-    """Load the function of an entry point; if that fails, return one that raises the error, so that help works."""
+    """Return the function of an entry point, or one that raises the loading error, so that --help works."""
     try:
         return point.load()
     except Exception as error:
-        what = f"the command {point.name} ({point.value}) cannot be loaded: {error}; fix or remove its package"
+        message = f"the command {point.name} ({point.value}) cannot be loaded: {error}; fix or remove its package"
 
     def broken() -> None:
         """(cannot be loaded)"""
-        raise MeshError(what)
+        raise MeshError(message)
 
     return broken
 
@@ -83,7 +83,7 @@ class _CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (EOFError, KeyboardInterrupt) as error:  # typer would end the process
+        except (EOFError, KeyboardInterrupt) as error:  # typer would exit without our message
             raise _WrappedError(error) from None
 
 
@@ -93,7 +93,7 @@ class _WrappedError(Exception):
 
 app = typer.Typer(
     cls=_CommandGroup,
-    help="Neural networks of any directed topology, with exact gradients computed forward.",
+    help="Neural networks of any directed topology, trained with exact gradients computed forward.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -101,15 +101,17 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         print(f"meshnn {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the Python traceback of an error. Add it to a bug report.")
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -118,12 +120,12 @@ def _options(
 
 
 def _run(arguments: list[str]) -> int:
-    """Run a command; return its exit code."""
-    usage_error: Any = typer.BadParameter.__base__  # of click, which some versions of typer include
+    """Run a command and return its exit code."""
+    usage_error: Any = typer.BadParameter.__base__  # click's, which some versions of typer bundle
     try:
         return int(app(args=arguments, prog_name="meshnn", standalone_mode=False) or 0)
     except usage_error as error:
-        if not error.format_message():  # no argument: the help has been shown
+        if not error.format_message():  # no arguments: typer has shown the help
             return 2
         where = error.ctx.command_path if error.ctx is not None else "meshnn"
         raise MeshError(f"{error.format_message().rstrip('.')}; see {where} --help") from error
@@ -132,7 +134,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command line."""
+    """Run the command line and exit."""
     arguments = sys.argv[1:] if arguments is None else arguments
     _prepare_streams()
     with warnings.catch_warnings():
@@ -148,7 +150,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _prepare_streams() -> None:
-    """Let output never fail for a character that cannot be encoded, nor for a stream that was closed."""
+    """Make stdout and stderr safe for characters that cannot be encoded, and for streams that are closed."""
     for name in ("stdout", "stderr"):
         stream: Any = getattr(sys, name)
         if stream is None:
@@ -158,11 +160,11 @@ def _prepare_streams() -> None:
 
 
 def _fail(error: BaseException, arguments: list[str]) -> int:
-    """Report an error; return the exit code."""
+    """Report an error and return the exit code."""
     text, code = _explained(error)
     if isinstance(error, DataError):
         text += hint(error.code, error.field, next((word for word in arguments if not word.startswith("-")), ""))
-    if isinstance(error, OSError):  # flushed at exit, it would fail once more, with an error of its own
+    if isinstance(error, OSError):  # otherwise the flush at exit raises a second error
         try:
             sys.stdout.flush()
         except (OSError, ValueError):
@@ -175,23 +177,23 @@ def _fail(error: BaseException, arguments: list[str]) -> int:
 
 
 def _explained(error: BaseException) -> tuple[str, int]:
-    """Return the message about an error, and the exit code."""
+    """Return the message and the exit code of an error."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 130
-    if isinstance(error, BrokenPipeError):  # the reader of our output has closed it
+    if isinstance(error, BrokenPipeError):  # for example: meshnn ... | head
         return "", 1
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error), 2
     if isinstance(error, (MeshError, ImportError)):
         return str(error), 2
     if isinstance(error, MemoryError):
-        return "this takes more memory than there is; free some, or take fewer rows or a smaller net", 2
+        return "not enough memory; free some memory, or use fewer rows or a smaller network", 2
     where = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return f"{where[:300]} (a bug: meshnn --debug ... shows where; please report it)", 1
+    return f"{where[:300]} (this is a bug; please report it with the output of meshnn --debug ...)", 1
 
 
 def _write(text: str, colour: int) -> None:
-    """Write one line on stderr; names of files may hold line ends and control characters."""
+    """Write one line on stderr, without the line ends and control characters that file names may contain."""
     line = printable(" ".join(text.split()))
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         line = f"\x1b[{colour}m{line}\x1b[0m"

@@ -1,4 +1,4 @@
-"""`meshnn explain`: the cost of each gradient method on a model or on a mesh of given sizes."""
+"""`meshnn explain`: the cost of each gradient method for a model or for a mesh of given sizes."""
 
 from __future__ import annotations
 
@@ -20,23 +20,39 @@ Family = Literal["mesh", "cascade"]
 
 
 def explain(
-    model: Annotated[Path | None, Argument(help="The model, a .mesh file; or give sizes.")] = None,
-    inputs: Annotated[int | None, Option(help="Number of features; 2 by default.")] = None,
-    hidden: Annotated[int | None, Option("--hidden", "-n", help="Number of hidden neurons; 15 by default.")] = None,
-    outputs: Annotated[int | None, Option(help="Number of outputs; 2 by default.")] = None,
-    layers: Annotated[str | None, Option(help="Sizes of the layers of a layered net, as 32,14,13,10.")] = None,
-    family: Annotated[Family, Option(help="Kind of graph.")] = "mesh",
-    density: Annotated[float | None, Option(help="Share of the allowed edges of a mesh to keep; 1 by default.")] = None,
+    model: Annotated[
+        Path | None, Argument(help="The model, a .mesh file. Without it, the options below define a mesh.")
+    ] = None,
+    inputs: Annotated[int | None, Option(help="Number of inputs (features). Default: 2.")] = None,
+    hidden: Annotated[int | None, Option("--hidden", "-n", help="Number of hidden neurons. Default: 15.")] = None,
+    outputs: Annotated[int | None, Option(help="Number of outputs. Default: 2.")] = None,
+    layers: Annotated[
+        str | None,
+        Option(help="Layer sizes of a feed-forward network, from inputs to outputs, for example 32,14,13,10."),
+    ] = None,
+    family: Annotated[
+        Family, Option(help="Kind of graph: mesh (hidden neurons in cycles) or cascade (no cycles).")
+    ] = "mesh",
+    density: Annotated[
+        float | None,
+        Option(help="Fraction of the allowed edges that a mesh has, drawn at random. Default: 1, all edges."),
+    ] = None,
     ticks: Ticks = None,
-    batch_size: Annotated[int, Option("--batch-size", "-b", min=1, help="Samples per batch.")] = 64,
+    batch_size: Annotated[int, Option("--batch-size", "-b", min=1, help="Number of samples per batch.")] = 64,
     activation: Activation = "relu",
-    samples: Annotated[int | None, Option(min=1, help="Training rows, for which the solver of auto is shown.")] = None,
-    jacobian: Annotated[bool, Option("--jacobian", help="Explain the Jacobian instead of the gradient.")] = False,
-    measure: Annotated[bool, Option("--measure", help="Time the chosen method on this machine.")] = False,
+    samples: Annotated[
+        int | None, Option(min=1, help="Number of training rows. Also show the solver that auto selects for them.")
+    ] = None,
+    jacobian: Annotated[
+        bool, Option("--jacobian", help="Compare methods for the Jacobian instead of the gradient.")
+    ] = False,
+    measure: Annotated[
+        bool, Option("--measure", help="Also measure the time of the selected method on this machine.")
+    ] = False,
     random_state: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each gradient method would cost, which one is taken and why.
+    """Show the cost of each gradient method, which one is selected and why.
 
     [bold]Examples[/bold]
 
@@ -48,9 +64,12 @@ def explain(
     sizes = any(value is not None for value in (inputs, hidden, outputs, density)) or family != "mesh"
     given = sizes or layers is not None or ticks is not None or activation != "relu"
     refuse({
-        "a model says it all: leave sizes, layers, density, ticks, family and activation out": model and given,
-        "--layers: the layers say it all: leave sizes, density and family out": layers is not None and sizes,
-        "--density: a cascade has all its edges: leave it out": family == "cascade" and density is not None,
+        "a model file defines sizes, layers, density, ticks, family and activation; leave these options out":
+        model and given,
+        "--layers defines all sizes; leave --inputs, --hidden, --outputs, --density and --family out":
+        layers is not None and sizes,
+        "--density does not apply to a cascade, which has all its edges; leave it out":
+        family == "cascade" and density is not None,
     })  # fmt: skip
     loss: str | None = None
     if model is not None:
@@ -80,22 +99,24 @@ def explain(
             "solver": choice and {"name": choice.solver.name, "reason": choice.reason, "alternative": alternative},
         })  # fmt: skip
         return
-    print(explanation)  # plain text: no column is cut off, however narrow the terminal is
+    print(explanation)  # plain text: rich would cut columns off on a narrow terminal
     if choice is not None:
-        print(f"On {samples} samples the solver is {choice.solver.name}: {choice.reason}.")
+        print(f"Solver for {samples} samples: {choice.solver.name} ({choice.reason}).")
 
 
 def _from_file(path: Path) -> tuple[Mesh, str | None]:
     from meshnn.loading import load_fitted
 
-    thing = load_fitted(path)
-    if hasattr(thing, "learn_one"):
-        raise MeshError(f"{path} learns from a stream: meshnn.load({str(path)!r}).explain() says what a sample costs")
-    return (thing, None) if isinstance(thing, Mesh) else (thing.mesh_, thing.loss_)
+    model = load_fitted(path)
+    if hasattr(model, "learn_one"):
+        raise MeshError(
+            f"{path} is a streaming model; in Python, meshnn.load({str(path)!r}).explain() shows the cost per sample"
+        )
+    return (model, None) if isinstance(model, Mesh) else (model.mesh_, model.loss_)
 
 
 def _solver(mesh: Mesh, samples: int, loss: str | None) -> Choice:
-    """Return what `auto` would take; a net of unknown purpose counts as a classifier if it has several outputs."""
+    """Return the choice of `auto`. Without a loss, a network with several outputs counts as a classifier."""
     n_outputs = mesh.topology.n_outputs
     found = loss_named(loss or ("squared_error" if n_outputs == 1 else "cross_entropy"))
     live, columns = len(mesh.live_parameters()), found.columns(n_outputs)

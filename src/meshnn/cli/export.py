@@ -1,4 +1,4 @@
-"""`meshnn export` and `meshnn import`: a trained model as a file that needs no Python, and what it learned there."""
+"""`meshnn export` and `meshnn import`: write a model for use without Python, and read a state trained there."""
 
 from __future__ import annotations
 
@@ -20,20 +20,35 @@ Optimize = Literal["size", "speed"]
 @with_read_options
 def export(
     model: MeshFile,
-    out: Annotated[Path, Option("--out", "-o", help="The file to write: net.h or net.onnx.")],
-    to: Annotated[str | None, Option(help="Format of the file, c or onnx; by default that of its ending.")] = None,
-    dtype: Annotated[Dtype, Option(help="C: type of the numbers; integers need no floating point.")] = "float32",
-    data: Annotated[Path | None, Option(help="The training table, for scales and scores of integer nets.")] = None,
+    out: Annotated[Path, Option("--out", "-o", help="File to write, for example net.h (C) or net.onnx.")],
+    to: Annotated[str | None, Option(help="Format, c or onnx. Default: by the ending of --out.")] = None,
+    dtype: Annotated[
+        Dtype,
+        Option(help="C: number type. int8 and int16 need no floating-point unit; int16 is more accurate."),
+    ] = "float32",
+    data: Annotated[
+        Path | None, Option(help="C: training table, to calibrate an integer network and to report its accuracy.")
+    ] = None,
     target: TrueAnswers = None,
-    optimize: Annotated[Optimize, Option(help="C: small tables and loops, or fast code without loops.")] = "size",
-    name: Annotated[str | None, Option(help="C: prefix of all names; by default the name of the file.")] = None,
-    learn: Annotated[bool, Option("--learn", help="C: include the learner of a stream, to learn on the chip.")] = False,
-    tune: Annotated[bool, Option("--tune/--no-tune", help="C: fine-tune integer weights by quantised runs.")] = True,
-    check: Annotated[bool, Option("--check", help="Compile or load the file, and compare 1000 predictions.")] = False,
+    optimize: Annotated[
+        Optimize, Option(help="C: size for small code (loops over tables), speed for unrolled code.")
+    ] = "size",
+    name: Annotated[str | None, Option(help="C: prefix of all identifiers. Default: the name of the file.")] = None,
+    learn: Annotated[
+        bool,
+        Option("--learn", help="C: include the learner of a streaming model, so that the device continues training."),
+    ] = False,
+    tune: Annotated[
+        bool,
+        Option("--tune/--no-tune", help="C: fine-tune integer weights with quantisation in the loop. Needs --data."),
+    ] = True,
+    check: Annotated[
+        bool, Option("--check", help="Compile or load the file, and compare 1000 of its predictions with the model.")
+    ] = False,
     read: Any = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model as a C header for chips, or as ONNX.
+    """Export a model as a C header for microcontrollers, or as ONNX.
 
     [bold]Examples[/bold]
 
@@ -47,15 +62,22 @@ def export(
     ending = out.suffix.lower().removeprefix(".")
     form = to or {"h": "c", "hpp": "c"}.get(ending, ending)
     if not hasattr(Exports, f"to_{form}"):
-        raise MeshError(f"--out: {out} does not say what to write; end it in .h or .onnx, or pass --to c or --to onnx")
+        raise MeshError(f"--out: the ending of {out} is no known format; use .h or .onnx, or pass --to c or --to onnx")
     check_output("--out", out, keep={"the model": model})
     given = {"--dtype": dtype != "float32", "--optimize": optimize != "size", "--data": data is not None}
     of_c = given | {"--name": name is not None, "--learn": learn}
-    for_c = {f"{option} is not for {form}; leave it out": form != "c" and there for option, there in of_c.items()}
-    fixed = {f"{option} is not for a learner, in float32; leave it out": learn and given[option] for option in given}
+    for_c = {
+        f"{option} does not apply to {form}; leave it out": form != "c" and there for option, there in of_c.items()
+    }
+    fixed = {
+        f"{option} does not apply with --learn, which uses float32; leave it out": learn and given[option]
+        for option in given
+    }
     refuse(for_c | fixed | {
-        "--target is a column of --data, which is not there; pass both, or none": target is not None and data is None,
-        "--no-tune is for int8 and int16; pass --dtype, or leave it out": not tune and dtype == "float32",
+        "--target names a column of --data; pass --data as well, or leave --target out":
+        target is not None and data is None,
+        "--no-tune needs --dtype int8 or int16; pass one of them, or leave --no-tune out":
+        not tune and dtype == "float32",
     })  # fmt: skip
     from meshnn.loading import load_fitted
 
@@ -96,12 +118,12 @@ def _check(model: Any, form: str, out: Path, X: Any, net: Any, learn: bool) -> s
 
 
 def import_(
-    saved: Annotated[Path, Argument(help="The file with the bytes that net_save wrote.")],
-    into: Annotated[Path, Option(help="The .mesh file that the header was made from.")],
-    out: Annotated[Path, Option("--out", "-o", help="The model to write, a .mesh file.")],
+    saved: Annotated[Path, Argument(help="File with the bytes that the C function net_save wrote.")],
+    into: Annotated[Path, Option(help="The .mesh file that the C header was exported from.")],
+    out: Annotated[Path, Option("--out", "-o", help="File for the model, ending in .mesh.")],
     as_json: AsJson = False,
 ) -> None:
-    """Take back what a net has learned on a device: the bytes that its C learner saved.
+    """Import the state of a model that a C learner trained on a device.
 
     [bold]Example[/bold]
 
@@ -122,5 +144,5 @@ def import_(
         facts = {"model": str(out), "parameters": snapshot.n_parameters}
         print_json(facts | {name: getattr(snapshot, name) for name in names})
         return
-    seen = f"{counted(snapshot.samples, 'sample')} seen, {counted(snapshot.learned, 'update')} of {snapshot.learner}"
-    print(f"{out}: {counted(snapshot.n_parameters, 'parameter')} of {saved}; {seen}")
+    seen = f"{counted(snapshot.samples, 'sample')} seen, {counted(snapshot.learned, 'update')} by {snapshot.learner}"
+    print(f"{out}: {counted(snapshot.n_parameters, 'parameter')} from {saved}; {seen}")

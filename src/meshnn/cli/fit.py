@@ -1,4 +1,4 @@
-"""`meshnn fit`: train a model on a table, test it, save it."""
+"""`meshnn fit`: train a model on a table, test it and save it."""
 
 from __future__ import annotations
 
@@ -24,50 +24,129 @@ def fit(
     data: Annotated[
         Path,
         Argument(
-            help="A table: .csv, .tsv (also .gz), .parquet or .feather; - is standard input. Read block by block: a "
-            "folder of .parquet files, a large one, or a .npy file."
+            help="Training table: .csv, .tsv (also .gz), .parquet, .feather, or - for CSV from standard input. A "
+            "folder of .parquet files, a .parquet file above 1 GiB and a .npy matrix are read block by block (out-of-core)."
         ),
     ],
-    target: Annotated[str, Option("--target", "-y", help="The column to predict; of X.npy the file y.npy.")],
-    hidden: Annotated[str | None, Option("--hidden", "-n", help="Number of hidden neurons, or layers as 10,5.")] = None,
-    mesh: Annotated[Path | None, Option(help="A graph, .json, .graphml or .npz, or a net, .mesh, to train.")] = None,
+    target: Annotated[str, Option("--target", "-y", help="Column to predict. For a matrix X.npy: the file y.npy.")],
+    hidden: Annotated[
+        str | None,
+        Option(
+            "--hidden",
+            "-n",
+            help="Number of hidden neurons, or layer sizes such as 10,5. Default: 16 to 64, by the size of the table. "
+            "Raise it if the training score is low; lower it if the test score is much below the training score.",
+        ),
+    ] = None,
+    mesh: Annotated[
+        Path | None,
+        Option(help="File with the graph to train (.json, .graphml, .npz) or with a network to continue from (.mesh)."),
+    ] = None,
     task: TaskOption = "auto",
-    test: Annotated[float, Option(min=0, max=1, help="Share of the rows to test on; 0 trains on all.")] = 0.3,
+    test: Annotated[
+        float, Option(min=0, max=1, help="Fraction of the rows held out for the test score. 0: train on all rows.")
+    ] = 0.3,
     out: ModelOut = None,
     drop: Drop = None,
-    max_categories: Annotated[int, Option(min=2, help="Levels of a text column; rarer ones share one feature.")] = 100,
-    solver: Annotated[Solver, Option(help="Solver; auto: adam for classes, lm for numbers in small tables.")] = "auto",
+    max_categories: Annotated[
+        int, Option(min=2, help="Maximum number of features per text column; the rarest levels share one feature.")
+    ] = 100,
+    solver: Annotated[
+        Solver,
+        Option(
+            help="Training algorithm. auto: adam for classification, lm (Levenberg-Marquardt) for regression on small "
+            "tables; where both are affordable, a search on held-out rows decides."
+        ),
+    ] = "auto",
     ticks: Ticks = None,
     activation: Activation = "auto",
-    max_epochs: Annotated[int | None, Option(min=1, help="Maximum number of epochs, or of iterations of lm.")] = None,
-    learning_rate: Annotated[float | None, Option(help="Learning rate of adam and sgd; 0.007 by default.")] = None,
-    batch_size: Annotated[int | None, Option("--batch-size", "-b", min=1, help="Samples per step of adam.")] = None,
-    l1: Annotated[float, Option(min=0, help="Penalty that makes weights zero.")] = 0.0,
-    l2: Annotated[float | None, Option(min=0, help="Penalty on squared weights; by default a search finds it.")] = None,
-    tol: Annotated[float, Option(min=0, help="Fall of the loss below which training stops; 0: never.")] = 1e-4,
-    n_restarts: Annotated[int, Option(min=1, help="Number of initialisations, the best of which is kept.")] = 1,
-    early_stopping: Annotated[bool, Option("--early-stopping", help="Stop when a tenth held out says so.")] = False,
-    checkpoint: Annotated[Path | None, Option(help="A file to continue from after an interruption.")] = None,
-    edges: Annotated[int | None, Option(min=1, help="Number of edges to prune to while training.")] = None,
-    grow: Annotated[bool, Option("--grow", help="Start with 2 hidden neurons, add up to --hidden.")] = False,
-    loss: Annotated[str | None, Option(help="Loss of numbers: squared_error, huber, poisson or quantile.")] = None,
+    max_epochs: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Maximum number of epochs, or of iterations of lm. Default: 4,000 steps (at least 15 epochs); 300 "
+            "iterations. Raise it if a note reports that training stopped at this limit.",
+        ),
+    ] = None,
+    learning_rate: Annotated[
+        float | None, Option(help="Learning rate of adam and sgd. Default: 0.007. Lower it if the loss diverges.")
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        Option("--batch-size", "-b", min=1, help="Samples per step of adam and sgd. Default: 32 to 256, by the table."),
+    ] = None,
+    l1: Annotated[
+        float, Option(min=0, help="L1 regularisation strength. A positive value sets unimportant weights to zero.")
+    ] = 0.0,
+    l2: Annotated[
+        float | None,
+        Option(
+            min=0, help="L2 regularisation strength. Default: found by a search on held-out rows; a value skips it."
+        ),
+    ] = None,
+    tol: Annotated[
+        float, Option(min=0, help="Stop when the loss has not fallen by this much in 20 epochs. 0: never stop early.")
+    ] = 1e-4,
+    n_restarts: Annotated[
+        int,
+        Option(min=1, help="Number of random initialisations; the best fit is kept. Raise it if results vary by seed."),
+    ] = 1,
+    early_stopping: Annotated[
+        bool,
+        Option(
+            "--early-stopping", help="Hold out a tenth of the training rows, and stop when their loss stops falling."
+        ),
+    ] = False,
+    checkpoint: Annotated[
+        Path | None, Option(help="File that saves the training state. After an interruption, the same command resumes.")
+    ] = None,
+    edges: Annotated[
+        int | None,
+        Option(min=1, help="Prune the network to this number of edges during training. Default: no pruning."),
+    ] = None,
+    grow: Annotated[
+        bool, Option("--grow", help="Start with 2 hidden neurons and add more, up to --hidden (default: 16).")
+    ] = False,
+    loss: Annotated[
+        str | None,
+        Option(
+            help="Loss for regression: squared_error (default), huber for outliers, poisson for counts, quantile for "
+            "--quantile."
+        ),
+    ] = None,
     quantile: Annotated[
-        float | None, Option(min=0.001, max=0.999, help="Share of rows below the prediction, with --loss quantile.")
+        float | None,
+        Option(
+            min=0.001, max=0.999, help="With --loss quantile: fraction of the rows below the prediction. Default: 0.5."
+        ),
     ] = None,
-    class_weight: Annotated[Balanced | None, Option(help="Weights of classes: rows of rare ones count more.")] = None,
+    class_weight: Annotated[
+        Balanced | None, Option(help="balanced: all classes count equally. Use it if rare classes are missed.")
+    ] = None,
     random_state: Seed = 0,
-    n_jobs: Annotated[int | None, Option(help="Number of threads, by default as many as pay; -1: all cores.")] = None,
-    scratch: Annotated[
-        Path | None, Option(exists=True, file_okay=False, help="A folder for blocks of rows; also MESHNN_SCRATCH.")
+    n_jobs: Annotated[
+        int | None, Option(help="Number of threads. Default: as many as speed up training; -1: all cores.")
     ] = None,
-    on: Annotated[str | None, Option(help="Workers that train: dask:2 (here) or dask://host:8786.")] = None,
+    scratch: Annotated[
+        Path | None,
+        Option(
+            exists=True,
+            file_okay=False,
+            help="Folder for temporary files of out-of-core training. Default: MESHNN_SCRATCH, else TMPDIR. Name a "
+            "disk with more space if that one is too small.",
+        ),
+    ] = None,
+    on: Annotated[
+        str | None,
+        Option(help="Train on Dask workers: dask:2 starts 2 processes, dask://host:8786 connects to a scheduler."),
+    ] = None,
     read: Any = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on a table, test it on rows it has not seen, and save it.
+    """Train a model on a table, test it on held-out rows and save it.
 
-    Text columns become one feature per value (one-hot), dates become year, month, weekday and so on, missing values
-    are filled in.
+    Text columns are one-hot encoded, dates become year, month, weekday, hour and
+    days, and missing values are filled with the median or the most frequent value.
 
     [bold]Examples[/bold]
 
@@ -93,11 +172,13 @@ def fit(
         output.check_output("--checkpoint", checkpoint)
     output.refuse({
         f"--out and --checkpoint name the same file, {out}": checkpoint and checkpoint.resolve() == out.resolve(),
-        "--mesh says how many hidden neurons there are; leave --hidden out": mesh and hidden is not None,
-        "--grow starts with a net of its own; leave --mesh out": mesh and grow,
-        "--n-restarts: a graph that changes (--edges, --grow) has one start": n_restarts > 1 and (edges or grow),
-        "--quantile is for --loss quantile; add it, or leave --quantile out": quantile and loss != "quantile",
-        "--learning-rate is for adam and sgd; leave it out": solver == "lm" and learning_rate is not None,
+        "--mesh defines the number of hidden neurons; leave --hidden out": mesh and hidden is not None,
+        "--grow builds its own network; leave --mesh out": mesh and grow,
+        "--n-restarts: --edges and --grow allow one initialisation only; leave --n-restarts out":
+        n_restarts > 1 and (edges or grow),
+        "--quantile needs --loss quantile; add it, or leave --quantile out": quantile and loss != "quantile",
+        "--learning-rate applies to adam and sgd, not to lm; leave it out":
+        solver == "lm" and learning_rate is not None,
     })  # fmt: skip
     chosen = {"l2": l2, "batch_size": batch_size, "max_epochs": max_epochs, "quantile": quantile}
     options = {name: value for name, value in chosen.items() if value is not None} | {
@@ -108,7 +189,7 @@ def fit(
     } | _sizes(hidden, edges, grow)  # fmt: skip
     task = _task(task, loss)
     first = "classify" if class_weight and task == "auto" else task
-    _model(first, options, class_weight)._settings()  # refuses before a table is read
+    _model(first, options, class_weight)._settings()  # refuses invalid options before the table is read
     cluster = None if on is None else workers(on, scratch)
     shown = not as_json
     rows = FitRequest(
@@ -148,7 +229,7 @@ def fit(
 
 
 def _solvers(name: str, learning_rate: float | None) -> Any:
-    """Return the solvers of a name, with this learning rate where they have one."""
+    """Return the candidate solvers of a name, with this learning rate if they have one."""
     from meshnn.training.solvers import candidates
 
     if learning_rate is None:
@@ -170,13 +251,13 @@ def _sizes(hidden: str | None, edges: int | None, grow: bool) -> dict[str, Any]:
         size = sizes[0] if len(sizes) == 1 else tuple(sizes)
     if not grow:
         return {"hidden": size, "structure": None if edges is None else Prune(to=edges)}
-    output.refuse({"--grow adds neurons outside of layers; give --hidden one number": isinstance(size, tuple)})
+    output.refuse({"--grow does not build layers; pass one number to --hidden": isinstance(size, tuple)})
     prune = [] if edges is None else [Prune(to=edges, start="given", begin=0.5, end=0.9)]
     return {"hidden": min(2, size), "structure": [Grow(to=max(size, 1)), *prune]}
 
 
 def _prototype(path: Path | None) -> Any:
-    """Return the graph or net of a file, for the parameter `mesh`."""
+    """Return the graph or network of a file as a value of the parameter `mesh`."""
     if path is None:
         return None
     if path.suffix.lower() == ".mesh":
@@ -196,7 +277,12 @@ def _task(task: Any, loss: str | None) -> Any:
 
     if loss is not None:
         meant = "classify" if LOSSES[known("--loss", loss, LOSSES)].classifies else "regress"
-        output.refuse({f"--loss {loss} is for --task {meant}; leave one of them out": task not in ("auto", meant)})
+        output.refuse(
+            {
+                f"--loss {loss} needs --task {meant}, got {task}; leave one of the two options out": task
+                not in ("auto", meant)
+            }
+        )
         task = meant
     return task
 
@@ -206,12 +292,12 @@ def _model(task: str, options: dict[str, Any], class_weight: str | None) -> Any:
 
     if task == "classify":
         return MeshClassifier(**options, class_weight=class_weight)
-    output.refuse({"--class-weight: the target is a number; leave it out, or pass --task classify": class_weight})
+    output.refuse({"--class-weight needs a target with classes; leave it out, or pass --task classify": class_weight})
     return MeshRegressor(**options)
 
 
 def _train(model: Any, rows: Any) -> tuple[float, list[str], int]:
-    """Fit; return seconds, notes, and the exit code if training was interrupted, else 0."""
+    """Fit the model. Return the seconds, the notes and the exit code: 130 or 143 if interrupted, else 0."""
     from meshnn.training.signals import sigterm_interrupts
 
     notes: list[str] = []
@@ -226,19 +312,19 @@ def _train(model: Any, rows: Any) -> tuple[float, list[str], int]:
             stop = error
     code = 0 if stop is None else 143 if terminated else 130
     if code and not len(getattr(model, "history_", ())):
-        output.say_notes(["interrupted before the first epoch was done: nothing was learned, nothing is written"])
+        output.say_notes(["interrupted before the first epoch ended: no model was written"])
         raise Exit(code)
     encoder = getattr(model, "encoder_", None)
     found = dict.fromkeys(notes if encoder is None else [*encoder.noted(), *notes])
     notes = [note for note in found if note not in rows.notes]
     if isinstance(stop, TrainingInterrupted):
-        further = "" if stop.checkpoint is None else "; run the same command again to go on"
+        further = "" if stop.checkpoint is None else "; run the same command again to resume"
         notes.append(f"interrupted after epoch {stop.epoch}: the best weights so far are kept{further}")
     return time.perf_counter() - began, notes, code
 
 
 def _scored(model: Any, X: Any, y: Any, target: str, notes: list[str]) -> Report:
-    """Score the model on some rows; a class may be in none of the training rows."""
+    """Score the model on rows, which may contain classes without a training row."""
     import pyarrow as pa
 
     from meshnn.tables.cells import cells_of
@@ -261,7 +347,7 @@ def _show(facts: dict[str, Any], report: Report | None, trained: Report) -> None
     if confusion is not None:
         show_confusion(confusion, facts["classes"], f"{where} rows")
     sizes = f"{output.counted(facts['edges'], 'edge')} ({facts['live_edges']:,} live)"
-    why = facts["solver_reason"]  # holds what a search has found
+    why = facts["solver_reason"]  # includes the result of the search, which the notes repeat
     output.print_lines(
         f"{sizes}, {output.counted(facts['hidden'], 'hidden neuron')}, {output.counted(facts['ticks'], 'tick')}",
         f"solver {facts['solver']} ({why}), {output.counted(facts['epochs'], 'epoch')}, {facts['seconds']:.2f} s",

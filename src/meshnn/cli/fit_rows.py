@@ -1,4 +1,4 @@
-"""The rows that `meshnn fit` trains and tests on: in memory, on a disk here, or on the workers of a cluster."""
+"""Training and test rows of `meshnn fit`: in memory, on the local disk or on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ from meshnn.tables.target import target_column, target_task
 
 
 def workers(on: str, scratch: Path | None) -> AbstractContextManager[Any]:
-    """Return a context manager for the client of the cluster of --on."""
+    """Return a context manager for the client of the cluster that --on names."""
     from meshnn.integrations.dask.local import cluster
 
     match = re.fullmatch(r"dask:(?:([1-9]\d{0,2})|//([^\s/]+:\d{1,5})/?)", on)
     if match is None:
-        raise MeshError(f"--on must be dask:2 (processes here) or dask://host:8786 (a scheduler), got {on!r}")
+        raise MeshError(f"--on must be dask:N (N local processes) or dask://host:port (a scheduler), got {on!r}")
     if match[1]:
         return cluster(int(match[1]), None, scratch)
-    refuse({"--scratch: the workers of a cluster elsewhere have their own; leave it out": scratch})
+    refuse(
+        {"--scratch does not apply to a running cluster, whose workers use their own folders; leave it out": scratch}
+    )
     return cluster(0, f"tcp://{match[2]}")
 
 
@@ -47,7 +49,7 @@ class FitRequest:
     target: str
     task: str
     drop: list[str] | None
-    share: float  # of the rows to test on
+    share: float  # fraction of the rows to test on
     seed: int
     read: Any  # ReadOptions
     max_categories: int
@@ -61,7 +63,7 @@ class FitRequest:
         return BlockRows(self) if npy or self.workers is not None or in_blocks(self.data) else TableRows(self)
 
     def dropped(self, names: list[str]) -> list[str]:
-        """Return the columns to drop; refuse names that the table does not have."""
+        """Return the columns to drop; raise an error for a name that is not in the table."""
         drop = column_list(self.drop, names)
         check_names(names, [self.target, *drop], f"{self.data}: ")
         refuse({f"--drop: {self.target} is the target; choose one of the two": self.target in drop})
@@ -69,27 +71,27 @@ class FitRequest:
 
 
 class FitRows:
-    """Rows to train and to test on."""
+    """The training rows and the test rows."""
 
     task: str
     notes: list[str]
     held: tuple[Any, Any] | None  # X and y of the rows to test on
-    sample: tuple[Any, Any]  # X and y of (some of) the training rows
+    sample: tuple[Any, Any]  # X and y of the training rows, or of a sample of them
 
     def _introduce(self, name: str, split: HoldoutSplit, sizes: str) -> None:
-        """Set the line about what is going to be learned."""
+        """Set the line that is shown before training."""
         held = len(split.held)
-        rows = f"{counted(split.n - held, 'row')} to learn from, {held:,} to test on"
+        rows = f"{counted(split.n - held, 'row')} for training, {held:,} for the test"
         self.introduction = f"{name}: {counted(split.n, 'row')}{sizes}; {rows}"
 
     @contextmanager
     def opened(self, model: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the arguments of `model.fit`, which are released afterwards."""
+        """Yield the arguments of `model.fit`, and release them afterwards."""
         yield self.sample
 
 
 class TableRows(FitRows):
-    """Rows in memory; the estimator encodes them."""
+    """Rows in memory, which the estimator encodes."""
 
     def __init__(self, request: FitRequest) -> None:
         loaded = read_table(request.data, options=request.read)
@@ -98,7 +100,7 @@ class TableRows(FitRows):
         self.task, y, table = goal.task, goal.values, goal.table.drop_columns([request.target, *drop])
         self.notes = [*loaded.notes, *goal.notes]
         split = self._split_rows(request, y)
-        # the whole table is encoded for its errors and remarks, which name its own row numbers
+        # encode the whole table once: its errors and notes then have the row numbers of the file
         self.notes += Encoder.learn(table, None, (), True, request.max_categories).noted()
         gaps = {name: cells_of(table, name).missing for name in table.column_names}
         if gaps := {name: count for name, count in gaps.items() if 0 < count < table.num_rows}:
@@ -106,29 +108,29 @@ class TableRows(FitRows):
             self.notes.append(f"{values} in {listed(list(gaps), 3)}: filled with the median or the most frequent value")
         self.held = (table.take(split.held), y[split.held]) if len(split.held) else None
         self.sample = table.take(split.kept), y[split.kept]
-        what = f"{len(np.unique(y))} classes" if self.task == "classify" else "a number"
+        what = f"{len(np.unique(y))} classes" if self.task == "classify" else "numeric"
         name = "standard input" if str(request.data) == "-" else request.data.name
-        self._introduce(name, split, f", {counted(table.num_columns, 'column')}, to predict {what}")
+        self._introduce(name, split, f", {counted(table.num_columns, 'column')}, target: {what}")
 
     def _split_rows(self, request: FitRequest, y: Any) -> HoldoutSplit:
-        """Hold rows out, of every class if there are enough."""
+        """Hold out test rows, stratified by class if there are enough rows."""
         n, share = len(y), request.share
         size = int(np.ceil(share * n))
         if size >= n - 1:
-            raise DataError(f"--test {share:g} leaves {n - size} of {n} rows to learn from; lower it")
+            raise DataError(f"--test {share:g} leaves {n - size} of {n} rows for training; lower it")
         if size == 0:
             return HoldoutSplit(n, np.arange(0))
         split = HoldoutSplit.stratified(n, size, request.seed, y if self.task == "classify" else None)
         if len(split.held) == 0:
-            raise DataError("every class has one row: there is nothing to test on; add rows, or pass --test 0")
+            raise DataError("every class has one row, so none can be held out for the test; add rows, or pass --test 0")
         missing = [str(label) for label in np.setdiff1d(y, y[split.held])] if self.task == "classify" else []
         if missing:
-            self.notes.append(f"too few rows to test all classes: {listed(missing, 5)} can only be learned")
+            self.notes.append(f"too few rows to test all classes: no test row of {listed(missing, 5)}")
         return split
 
 
 class BlockRows(FitRows):
-    """Rows that are read block by block, once, and learned from a disk or by a cluster."""
+    """Rows that are read once, block by block, for training from disk or on a cluster."""
 
     def __init__(self, request: FitRequest) -> None:
         self._request, self._source, files = request, _open_source(request), ""
@@ -142,9 +144,9 @@ class BlockRows(FitRows):
         self.task, self.notes = target_task(few, request.target, request.task)
         assert self._source.n_rows is not None
         self._split = HoldoutSplit.for_report(self._source.n_rows, request.share, request.seed, width)
-        what = f"{'classes' if self.task == 'classify' else 'a number'}, read block by block"
+        what = f"{'classes' if self.task == 'classify' else 'numeric'}, read block by block"
         name = os.path.basename(os.path.normpath(self._source.name))
-        self._introduce(name, self._split, f"{files}, {counted(width, 'feature')}, to predict {what}")
+        self._introduce(name, self._split, f"{files}, {counted(width, 'feature')}, target: {what}")
 
     @contextmanager
     def opened(self, model: Any) -> Iterator[tuple[Any, ...]]:  # noqa: D102
@@ -173,7 +175,7 @@ class BlockRows(FitRows):
                 rows.release()
 
     def _named(self, X: Any) -> Any:
-        """Return features with the names of their columns, if they have any."""
+        """Return the features as a table, if their columns have names."""
         import pyarrow as pa
 
         columns = self._source.columns
@@ -184,12 +186,12 @@ def _open_source(request: FitRequest) -> ParquetSource | NpySource:
     data, target = request.data, request.target
     if data.suffix.lower() == ".npy" and not data.is_dir():
         refuse({
-            f"--on: a cluster learns from Parquet files, and {data} is none; leave it out": request.workers,
-            f"--drop: the columns of {data} have no names; write a matrix without them": request.drop,
-            f"--target: {data} has features only; name a .npy file with the targets, got {target!r}":
+            f"--on needs Parquet files, got {data}; convert it, or leave --on out": request.workers,
+            f"--drop: the columns of {data} have no names; save a matrix without these columns": request.drop,
+            f"--target must be a .npy file with the targets, since {data} has features only; got {target!r}":
             not target.lower().endswith(".npy"),
         })  # fmt: skip
         return NpySource(data, Path(target))
     if not data.is_dir() and data.suffix.lower() not in ENDINGS:
-        raise MeshError(f"--on: a cluster learns from Parquet files or a folder of them, and {data} is none")
+        raise MeshError(f"--on needs a Parquet file or a folder of them, got {data}; convert it, or leave --on out")
     return ParquetSource(data, target, drop=request.dropped(ArrowReader(data).names))

@@ -1,4 +1,4 @@
-"""`meshnn forecast`: the next values of a series, and how good such forecasts would have been."""
+"""`meshnn forecast`: forecast a time series, with a back-test on its past."""
 
 from __future__ import annotations
 
@@ -17,28 +17,46 @@ from meshnn.tables.predictions import as_text, check_ending, predictions_to
 
 @with_read_options
 def forecast(
-    data: Annotated[Path, Argument(help="A table: .csv, .tsv (also .gz) or .parquet; - is standard input.")],
+    data: Annotated[
+        Path,
+        Argument(help="Table in the order of time: .csv, .tsv (also .gz), .parquet, or - for CSV from standard input."),
+    ],
     target: Annotated[
-        str | None, Option("--target", "-y", help="The column with the series; by default the only one of numbers.")
+        str | None, Option("--target", "-y", help="Column with the series. Default: the only numeric column.")
     ] = None,
-    horizon: Annotated[int, Option(min=1, max=10_000, help="Number of steps to forecast.")] = 12,
-    by: Annotated[str | None, Option(help="The column with the time; by default the only one of dates.")] = None,
-    exogenous: Annotated[list[str] | None, Option(help="Columns that explain the series, as price,holiday.")] = None,
-    season: Annotated[str, Option(help="Number of steps of a season, none, or auto: found from the series.")] = "auto",
-    level: Annotated[float, Option(min=0.01, max=0.999, help="Probability that an interval holds the value.")] = 0.9,
-    origins: Annotated[int, Option(min=0, help="Points of the past that forecasts are tested from; 0: no test.")] = 50,
+    horizon: Annotated[int, Option(min=1, max=10_000, help="Number of future steps to forecast.")] = 12,
+    by: Annotated[str | None, Option(help="Column with the time. Default: the only column of dates.")] = None,
+    exogenous: Annotated[
+        list[str] | None,
+        Option(help="Exogenous features, for example price,holiday. Their future values must be in the table."),
+    ] = None,
+    season: Annotated[
+        str,
+        Option(
+            help="Season length in steps (12 for monthly data with a yearly season), none, or auto: detected from the "
+            "series. Set it if you know it."
+        ),
+    ] = "auto",
+    level: Annotated[
+        float, Option(min=0.01, max=0.999, help="Probability of the prediction intervals. Higher: wider intervals.")
+    ] = 0.9,
+    origins: Annotated[
+        int, Option(min=0, help="Maximum number of past points from which the back-test forecasts. 0: no back-test.")
+    ] = 50,
     out: TableOut = None,
     picture: Picture = None,
-    model: Annotated[Path | None, Option(help="The model to write, a .mesh file.")] = None,
+    model: Annotated[Path | None, Option(help="File for the model, ending in .mesh. Default: none is written.")] = None,
     random_state: Seed = 0,
     read: Any = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forecast a series, with intervals, after a test on its past.
+    """Forecast a time series with prediction intervals, and back-test the forecasts.
 
-    The series is learned online, one value after the other. In its second half it is forecast from many points with
-    what was known there: the errors are compared with those of the naive forecast (the last value), and of the value
-    of a season ago. Future values of --exogenous columns are those of rows without a target.
+    The model learns the series online, one value at a time. The back-test
+    forecasts from many points in the second half of the series, using only the
+    values before each point. It compares the errors with those of the naive
+    forecast (the last value) and of the seasonal naive forecast (the value one
+    season before). Rows without a target hold the future values of --exogenous.
 
     [bold]Examples[/bold]
 
@@ -59,8 +77,8 @@ def forecast(
     loaded = read_table(data, options=read)
     features = column_list(exogenous, loaded.table.column_names)
     output.refuse({
-        f"--by: {by} is the series itself; name the column with the time": by is not None and by == target,
-        f"--exogenous: {target if target in features else by} is the series or the time; leave it out":
+        f"--by: {by} is the target; name the column with the time": by is not None and by == target,
+        f"--exogenous: {target if target in features else by} is the target or the time; leave it out":
         {target, by}.intersection(features),
     })  # fmt: skip
     series = read_series(loaded.table, target, by, features)
@@ -71,8 +89,8 @@ def forecast(
         bounds = forecaster.forecast_interval(horizon, ahead, level)
     columns |= dict(zip(("lower", "upper"), np.array(bounds, float).T, strict=True))
     errors = _errors(test, forecaster.season_)
-    few = ["too few values for a test on the past"] * (origins > 0 and not len(test.origins))
-    notes = [*loaded.notes, *series.notes, *few]
+    untested = ["too few values for a back-test"] * (origins > 0 and not len(test.origins))
+    notes = [*loaded.notes, *series.notes, *untested]
     if not as_json:
         output.say_notes(notes)
         _show(errors, series, forecaster, test, level, on_screen=out is None)
@@ -102,12 +120,12 @@ def _season(text: str) -> int | str | None:
     if text in ("auto", "none"):
         return "auto" if text == "auto" else None
     if not text.isdecimal() or not 1 <= int(text[:9]) <= 100_000:
-        raise MeshError(f"--season must be a whole number from 1 to 100,000, auto or none, got {text!r}")
+        raise MeshError(f"--season must be an integer from 1 to 100,000, auto or none, got {text!r}")
     return int(text)
 
 
 def _check_files(data: Path, out: Path | None, picture: Path | None, model: Path | None) -> None:
-    """Refuse files that cannot be written, before long work."""
+    """Raise an error for a file that cannot be written, before the computation starts."""
     if out is not None:
         output.check_output("--out", out, keep={"the table": data})
         check_ending(out)
@@ -123,7 +141,7 @@ def _check_files(data: Path, out: Path | None, picture: Path | None, model: Path
 
 
 def _errors(test: Any, season: int | None) -> dict[str, Any]:
-    """Return errors by steps ahead, by name, and the share of values inside their intervals."""
+    """Return the errors per step ahead, by name, and the coverage of the intervals."""
     found = {"forecast": test.errors(), "naive": test.errors("naive")}
     if season is not None and np.isfinite(test.seasonal).any():
         found["seasonal naive"] = test.errors("seasonal")
@@ -131,7 +149,7 @@ def _errors(test: Any, season: int | None) -> dict[str, Any]:
 
 
 def _show(errors: dict[str, Any], series: Any, model: Any, test: Any, level: float, on_screen: bool) -> None:
-    """Show the test, on stderr if the forecast itself goes to stdout."""
+    """Show the back-test, on stderr if the forecast goes to stdout."""
     from rich.table import Table
 
     season = "no season" if model.season_ is None else f"a season of {model.season_} steps"
@@ -139,9 +157,9 @@ def _show(errors: dict[str, Any], series: Any, model: Any, test: Any, level: flo
     if not len(test.origins):
         return
     horizon = test.truth.shape[1]
-    title = f"mean absolute error, from {output.counted(len(test.origins), 'point')} of the past"
+    title = f"back-test: mean absolute error, forecasts from {output.counted(len(test.origins), 'point')}"
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for name in ("steps ahead", *list(errors)[:-1], f"inside {100 * level:g}% interval"):
+    for name in ("steps ahead", *list(errors)[:-1], f"in {100 * level:g}% interval"):
         table.add_column(name, justify="right")
     steps = [h for h in range(1, horizon + 1) if horizon <= 6 or h in (1, 2, 3, 6, 12, 24, 48, 96, 168, horizon)]
     lines = [(str(h), [by_step[h - 1] for by_step in errors.values()]) for h in steps]
@@ -160,11 +178,11 @@ def _draw(picture: Path, series: Any, columns: dict[str, Any], level: float, tes
     past: list[tuple[Any, Any]] = []
     last = len(stamps) + horizon
     for origin, forecasts in zip(test.origins[::-1].tolist(), test.forecasts[::-1], strict=True):
-        if origin + horizon <= last and len(past) < 4:  # those that do not overlap
+        if origin + horizon <= last and len(past) < 4:  # forecasts that do not overlap
             past.append((stamps[origin : origin + horizon], forecasts[: len(stamps) - origin]))
             last = origin
     by_name = {name: by_step for name, by_step in errors.items() if name != "covered"}
-    ahead = f"{output.counted(horizon, 'step')} ahead of {output.counted(len(stamps), 'value')}"
+    ahead = f"forecast of {output.counted(horizon, 'step')} from {output.counted(len(stamps), 'value')}"
     figure = plot_forecast(
         times=stamps, values=series.values, ahead=series.ahead(horizon), **columns, level=level, past=past,
         name=series.name, errors=by_name if len(test.origins) else None, across=series.by or "step",

@@ -1,4 +1,4 @@
-"""`meshnn info`: what is in a file."""
+"""`meshnn info`: the contents of a .mesh file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meshnn.memory import format_bytes
 
 
 def info(model: MeshFile, as_json: AsJson = False) -> None:
-    """Show what a .mesh file holds: net, features, classes, how it was trained.
+    """Show the contents of a .mesh file: network, features, classes and training.
 
     [bold]Example[/bold]
 
@@ -61,7 +61,7 @@ def _forecaster(thing: Any) -> dict[str, Any]:
 
 def _net(thing: Any) -> dict[str, Any]:
     mesh = getattr(thing, "mesh_", thing)
-    if mesh is None:  # a stream that has not begun
+    if mesh is None:  # a streaming model without a sample
         return {}
     t = mesh.topology
     return {
@@ -72,7 +72,7 @@ def _net(thing: Any) -> dict[str, Any]:
 
 
 def _trained(thing: Any, tree: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return what a model knows besides its net."""
+    """Return the facts about a model besides its network: features, classes, training."""
     if hasattr(thing, "learn_one"):
         return _stream(thing, path)
     if not hasattr(thing, "mesh_"):
@@ -104,13 +104,13 @@ def _stream(model: Any, path: Path) -> dict[str, Any]:
     schema, scores = state.schema, state.scores
     return facts | {
         "target": schema.target, "ordered_by": schema.by, "dropped": schema.drop or None, "table": state.source,
-        "rows": state.rows, "stream": "finished" if state.finished else "goes on: meshnn stream ... --resume",
+        "rows": state.rows, "stream": "finished" if state.finished else "unfinished: meshnn stream ... --resume",
         "scores": {name: round(value, 6) for name, value in scores.summary().items()} if scores.rows else None,
     }  # fmt: skip
 
 
 def _importances(thing: Any) -> dict[str, float] | None:
-    """Return the eight columns that move the outputs most."""
+    """Return the eight features with the largest importances."""
     shares = getattr(thing, "feature_importances_", None)
     if shares is None:
         return None
@@ -123,4 +123,4 @@ def _checkpoint(training: Any) -> str | None:
     state = training.get("state") if isinstance(training, dict) else None
     if not isinstance(state, dict):
         return None
-    return "of a finished run" if state.get("finished") else "of an unfinished run: fit again to go on"
+    return "of a finished run" if state.get("finished") else "of an unfinished run; run the same fit again to resume"

@@ -1,4 +1,4 @@
-"""Models of files, and tables as a model sees them: block by block, with its features and the true answers."""
+"""Load models from files, and read tables as input for a model: features and true values, block by block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from meshnn.tables.reader import in_blocks, read_table
 
 
 def load_model(path: Path) -> Any:
-    """Return a model that predicts tables."""
+    """Return the model in a file; raise an error if it cannot predict tables."""
     from meshnn.loading import load_fitted
 
     model = load_fitted(path)
@@ -31,19 +31,19 @@ def load_model(path: Path) -> Any:
 
         return StreamEstimator(model, path)
     refuse({
-        f"{path} holds a bare net, which does not know what its outputs mean; use a model of `meshnn fit`":
+        f"{path} holds a network without a classifier or regressor; use a model of `meshnn fit`":
         not hasattr(model, "predict"),
-        f"{path} holds a model of sequences, and a table has one sample per row; use meshnn.load in Python":
+        f"{path} holds a sequence model, which cannot predict single rows; use meshnn.load in Python":
         hasattr(model, "reading_"),
     })  # fmt: skip
     return model
 
 
 class ModelTables:
-    """A table as a model sees it, block by block; one that fits in memory is one block.
+    """A table as input for a model, block by block. A table that fits in memory is one block.
 
-    `target` names the column with the true answers, by default that of the model; columns to `keep` are copied as they
-    are written, unless the model reads them.
+    `target` is the column with the true values, by default the target of the model. Columns to `keep` are read as
+    text, so that they are copied unchanged, unless they are features.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class ModelTables:
         shown: bool = True,
     ) -> None:  # fmt: skip
         if hasattr(model, "read_") and read == read_options():
-            read = model.read_  # as the table of the stream was written
+            read = model.read_  # the format of the training table
         self.model, self._shown, self.rows, self._notes = model, shown, 0, dict[str, str]()
         self.target: str | None = getattr(model, "target_", None) if target is None else target
         self.classes: Any = getattr(model, "classes_", None)
         encoder = getattr(model, "encoder_", None)
         self._columns = None if encoder is None else [column.name for column in encoder.columns]
         if target is not None and target in (self._columns or ()):
-            raise DataError(f"--target: {target} is a feature of the model; name the column with the true answers")
+            raise DataError(f"--target: {target} is a feature of the model; name the column with the true values")
         self._files = ArrowReader(data) if in_blocks(data) else None
         if self._files is not None:
             self.names = self._files.names
@@ -69,7 +69,7 @@ class ModelTables:
             numbers = set(self._columns or ()) - as_text
             as_text.update(part for text in keep or () for part in (text, *text.split(",")))
             if self.target is not None and self.classes is not None and self.classes.dtype.kind in "UO":
-                as_text.add(self.target)  # a class 01 is not 1
+                as_text.add(self.target)  # the class "01" is not "1"
             loaded = read_table(data, as_text - numbers, read)
             self._loaded, self.names = loaded.table, loaded.table.column_names
             self._note(loaded.notes)
@@ -78,16 +78,16 @@ class ModelTables:
 
     @property
     def in_blocks(self) -> bool:
-        """Whether the table is larger than one block."""
+        """Whether the table is read in several blocks."""
         return self._files is not None
 
     @property
     def notes(self) -> list[str]:
-        """Remarks for the user."""
+        """Notes for the user."""
         return list(self._notes.values())
 
     def _note(self, notes: Sequence[str]) -> None:
-        for note in notes:  # blocks repeat remarks with other numbers and examples
+        for note in notes:  # one note per kind: blocks repeat it with other numbers and examples
             self._notes.setdefault(re.sub(r"^[^:]*: |\d[\d,]*|e\.g\. .*", "", note), note)
 
     def __iter__(self) -> Iterator[Any]:
@@ -95,17 +95,18 @@ class ModelTables:
             self.rows = self._loaded.num_rows
             yield self._loaded
             return
-        wanted = None if self._columns is None else {*self._columns, *self.keep, self.target}
+        needed = None if self._columns is None else {*self._columns, *self.keep, self.target}
         with progress("reading", self._files.total, quiet=not self._shown) as tell:
-            for table in self._files.tables([name for name in self.names if wanted is None or name in wanted]):
+            for table in self._files.tables([name for name in self.names if needed is None or name in needed]):
                 yield table
                 self.rows += table.num_rows
                 tell(self.rows)
 
     def samples(self, target: str | None = None) -> tuple[NDArray[np.float64], Any]:
-        """Return the features of all rows as a net takes them, before scaling, and the true answers, if there are any.
+        """Return the encoded features of all rows, before scaling, and the true values if the table has them.
 
-        Rows without an answer that the model knows are left out; `target` is a column that must be there.
+        Rows without a true value, or with a class that the model does not have, are left out. A missing column
+        `target` is an error.
         """
         check_names(self.names, [] if target is None else [target], "--target: ")
         X, y, lost = list[Any](), list[Any](), 0
@@ -125,12 +126,12 @@ class ModelTables:
             X.append(features)
         found = np.concatenate(y) if y else None
         if found is not None and not len(found):
-            raise DataError("the table has no row with a true answer that the model knows", code="empty")
-        say_notes(self.notes + [f"{lost:,} rows have no answer that the model knows: left out"] * bool(lost))
+            raise DataError("the table has no row with a true value that the model can predict", code="empty")
+        say_notes(self.notes + [f"{lost:,} rows without a true value, or with an unknown class: left out"] * bool(lost))
         return np.concatenate(X), found
 
     def call(self, method: str, table: Any, **options: Any) -> Any:
-        """Return the result of a method of the model for a block."""
+        """Return the result of a method of the model on a block; collect its warnings."""
         caught: list[str] = []
         with collect_warnings(caught):
             X = table if self._columns is not None else self._matrix(table)
@@ -139,14 +140,14 @@ class ModelTables:
         return found
 
     def _matrix(self, table: Any) -> NDArray[np.float64]:
-        """Return the features of a model that was fitted to arrays: all columns in order, except kept ones."""
+        """Return the features for a model that was fitted to arrays: all columns in order, except kept ones."""
         count = self.model.n_features_in_
         names = [name for name in table.column_names if name != self.target]
         if len(names) != count:
             names = [name for name in names if name not in self.keep]
         if len(names) != count:
-            what = f"the model takes {count} features, the table has {len(names)} columns; leave others out"
-            raise DataError(what, code="columns")
+            message = f"the model has {count} features, got a table with {len(names)} columns; remove the others"
+            raise DataError(message, code="columns")
         columns = [cells_of(table, name) for name in names]
         for cells in columns:
             text = cells.kind in ("categorical", "date")
@@ -155,7 +156,7 @@ class ModelTables:
         return np.stack([cells.numbers for cells in columns], axis=1)
 
     def truth(self, table: Any) -> NDArray[Any] | None:
-        """Return the true answer per row as in `true_answers`, None if the table has no such column."""
+        """Return the true value per row as `true_answers` does, or None if the table has no such column."""
         if self.target is None or self.target not in table.column_names:
             return None
         return true_answers(cells_of(table, self.target), self.classes)

@@ -1,4 +1,4 @@
-"""Options that several commands share; Typer names an option after its parameter."""
+"""Options that several commands share. Typer derives the name of an option from its parameter."""
 
 from __future__ import annotations
 
@@ -12,32 +12,55 @@ from typer import Argument, Option
 
 from meshnn.errors import MeshError
 
-AsJson = Annotated[bool, Option("--json", help="Print the results as JSON.")]
+AsJson = Annotated[bool, Option("--json", help="Print the results as one JSON document on stdout.")]
 MeshFile = Annotated[Path, Argument(help="The model, a .mesh file.")]
-ModelOut = Annotated[Path | None, Option("--out", "-o", help="The model to write; by default named after the table.")]
-TableOut = Annotated[
-    Path | None, Option("--out", "-o", help="The table to write: .csv, .tsv or .parquet; by default the screen.")
+ModelOut = Annotated[
+    Path | None, Option("--out", "-o", help="File for the model, ending in .mesh. Default: the name of the table.")
 ]
-Picture = Annotated[Path | None, Option(help="The picture to write: .png, .svg or .pdf.")]
-Drop = Annotated[list[str] | None, Option(help="Columns to leave out, as id,name; may be repeated.")]
+TableOut = Annotated[
+    Path | None, Option("--out", "-o", help="File for the results: .csv, .tsv (also .gz) or .parquet. Default: stdout.")
+]
+Picture = Annotated[Path | None, Option(help="File for the plot: .png, .svg or .pdf.")]
+Drop = Annotated[list[str] | None, Option(help="Columns to ignore, for example id,name. May be repeated.")]
 TrueAnswers = Annotated[
-    str | None, Option("--target", "-y", help="The column with the true answers; by default that of the training.")
+    str | None, Option("--target", "-y", help="Column with the true values. Default: the target of the training.")
 ]
 Task = Literal["auto", "classify", "regress"]
-TaskOption = Annotated[Task, Option(help="Whether the target is classes or numbers; auto decides by its values.")]
-Ticks = Annotated[int | None, Option("--ticks", "-t", min=1, help="Number of ticks; by default as many as count.")]
-Activation = Annotated[str, Option("--activation", "-a", help="Activation of the hidden neurons.")]
-Seed = Annotated[int, Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the random numbers.")]
+TaskOption = Annotated[
+    Task,
+    Option(
+        help="Classification or regression. auto: text, booleans and integers with few distinct values are classes. "
+        "Set it if the classes are many integers, or if a target with few integers is a quantity."
+    ),
+]
+Ticks = Annotated[
+    int | None,
+    Option(
+        "--ticks",
+        "-t",
+        min=1,
+        help="Number of ticks (update steps) per sample. Default: every edge that can contribute does.",
+    ),
+]
+Activation = Annotated[str, Option("--activation", "-a", help="Activation function of the hidden neurons.")]
+Seed = Annotated[
+    int, Option("--random-state", "--seed", min=0, max=2**32 - 1, help="Seed of the random number generator.")
+]
 
 
 def read_options(
-    sep: Annotated[str | None, Option(help="Separator of a text file; by default found from its first line.")] = None,
-    decimal: Annotated[str, Option(help="Decimal point of the numbers of a text file.")] = ".",
-    thousands: Annotated[str | None, Option(help="Separator of thousands in the numbers of a text file.")] = None,
+    sep: Annotated[
+        str | None, Option(help="Column separator of a text file. Default: detected from the first line.")
+    ] = None,
+    decimal: Annotated[str, Option(help="Decimal separator of the numbers in a text file.")] = ".",
+    thousands: Annotated[str | None, Option(help="Thousands separator of the numbers in a text file.")] = None,
     encoding: Annotated[str, Option(help="Character encoding of a text file.")] = "utf-8",
-    na: Annotated[str | None, Option(help="Further spellings of missing values in a text file, as -,?.")] = None,
+    na: Annotated[
+        str | None,
+        Option(help="Further markers of missing values, for example -,?. Empty cells, NA and NaN are known."),
+    ] = None,
 ) -> Any:
-    """Return how a text file is written, for `tables.reader`."""
+    """Return the format of a text file, for `tables.reader`."""
     from meshnn.tables.text import ReadOptions
 
     sep = {"\\t": "\t", "tab": "\t"}.get(sep or "", sep)
@@ -53,22 +76,22 @@ def with_read_options(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         command(read=read_options(**{name: given.pop(name) for name in reading}), **given)
 
-    before, after = ([one for one in own.parameters.values() if (one.name == "as_json") == last] for last in (0, 1))
-    parameters = [one for one in (*before, *reading.values(), *after) if one.name != "read"]
+    before, after = ([p for p in own.parameters.values() if (p.name == "as_json") == last] for last in (0, 1))
+    parameters = [p for p in (*before, *reading.values(), *after) if p.name != "read"]
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return run
 
 
 def size_list(option: str, text: str) -> list[int]:
-    """Return the sizes of an option that lists several, as 10,5."""
+    """Return the sizes in an option value such as 10,5."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
-        raise MeshError(f"{option} must be a whole number, or sizes of layers like 10,5, got {text!r}")
+        raise MeshError(f"{option} must be a whole number or a list of layer sizes such as 10,5, got {text!r}")
     return [int(part) for part in parts]
 
 
 def column_list(given: Sequence[str] | None, names: Sequence[str]) -> list[str]:
-    """Return the columns of an option that is repeated or lists several (a,b); a name may hold a comma itself."""
+    """Return the columns of an option that is repeated or a list (a,b); a column name may itself contain a comma."""
     found = [[text] if text in names else [part.strip() for part in text.split(",")] for text in given or ()]
     return list(dict.fromkeys(name for parts in found for name in parts))

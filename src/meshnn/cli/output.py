@@ -1,4 +1,4 @@
-"""Text, notes and JSON of the commands, and checks before long work."""
+"""Output of the commands (text, notes, JSON), and checks of output files before the computation."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ def refuse(wrong: Mapping[str, Any]) -> None:
 
 
 def hint(code: str | None, field: str | None, command: str) -> str:
-    """Return the end of a sentence that names an option which helps; "" if the command has none.
+    """Return the advice which option helps, to append to a message; "" if the command has none.
 
-    The library names no options, but its errors and notes have a code.
+    The library does not name options. Its errors and notes have a code instead.
 
     >>> hint("identifier", "id", "fit")
-    '; --drop id leaves it out'
+    '; --drop id excludes it'
     """
-    hints = {  # commands that have the option, and the advice
-        "decimal": ("", "--decimal , reads them as numbers"),
-        "encoding": ("", "--encoding names another one, as latin-1"),
-        "identifier": ("fit", "--drop {field} leaves it out"),
-        "type": ("fit", "--drop {field} leaves it out"),
-        "text target": ("fit, stream", "--task classify takes texts as classes"),
-        "number target": ("fit, stream", "--task regress takes them as numbers"),
-        "row": ("stream", "--skip-broken leaves such rows out"),
-        "order": ("stream", "without --by the rows are taken as they are"),
-        "levels": ("stream", "--drop {field} if it is an identifier, or allow more with --max-categories"),
-        "other table": ("stream", "--new-rows takes a table of new rows"),
-        "stream date": ("stream", "--by {field} if it orders the rows, --drop {field} if not"),
-        "series": ("forecast", "name the series with --target"),
+    hints = {  # by code: the commands with the option ("" for all), and the advice
+        "decimal": ("", "--decimal , reads these values as numbers"),
+        "encoding": ("", "--encoding sets another one, for example latin-1"),
+        "identifier": ("fit", "--drop {field} excludes it"),
+        "type": ("fit", "--drop {field} excludes it"),
+        "text target": ("fit, stream", "--task classify uses the texts as classes"),
+        "number target": ("fit, stream", "--task regress uses the values as numbers"),
+        "row": ("stream", "--skip-broken skips such rows"),
+        "order": ("stream", "without --by, the rows are read in the order of the file"),
+        "levels": ("stream", "pass --drop {field} if it is an identifier, else raise --max-categories"),
+        "other table": ("stream", "--new-rows continues with a table of new rows"),
+        "stream date": ("stream", "pass --by {field} if it orders the rows, else --drop {field}"),
+        "series": ("forecast", "pass the column of the series with --target"),
         "future": ("forecast", "add rows without a value of {field}, or lower --horizon"),
     }
     commands, advice = hints.get(code or "", ("none", ""))
@@ -64,7 +64,7 @@ def counted(number: int, what: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text with its control characters spelled out: names of columns and classes may hold some.
+    """Return a text with its control characters escaped: names of columns and classes may contain some.
 
     >>> print(printable("red \\x1b]0;title\\x07"))
     red \\x1b]0;title\\x07
@@ -76,7 +76,7 @@ def printable(text: str) -> str:
 
 
 def screen(stderr: bool = False) -> Any:
-    """Return a rich Console on which everything is `printable`."""
+    """Return a rich Console that prints all text as `printable` returns it."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -89,29 +89,29 @@ def screen(stderr: bool = False) -> Any:
 
 
 def print_lines(*lines: str, stderr: bool = False, bold: int = -1, style: str = "") -> None:
-    """Print lines as they are, without wrapping; one of them may be bold."""
+    """Print lines without markup or wrapping; `bold` is the index of a line in bold."""
     console = screen(stderr)
     for k, line in enumerate(lines):
         console.print(line, style="bold" if k == bold else style, markup=False, highlight=False, soft_wrap=True)
 
 
 def say_notes(notes: list[str]) -> None:
-    """Print remarks for the user on stderr, one line each."""
+    """Print notes for the user on stderr, one per line."""
     print_lines(*(f"note: {note}" for note in notes), stderr=True, style="yellow")
 
 
 def print_json(value: Any, default: Any = None) -> None:
-    """Print one JSON document on stdout, in ASCII; numbers that are not finite become null."""
+    """Print one JSON document on stdout, in ASCII; NaN and infinite numbers become null."""
     print(json.dumps(finite(value), indent=2, default=default))
 
 
 def print_text(text: str) -> None:
-    """Print on stdout: exactly, unless it is a terminal."""
+    """Print on stdout: unchanged into a file or pipe, `printable` on a terminal."""
     print(printable(text) if sys.stdout.isatty() else text, end="")
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of Python and the libraries that compute; None for one that is not installed."""
+    """Return the versions of Python and of the numerical libraries, None for one that is not installed."""
     names = ("meshnn", "numpy", "scipy", "scikit-learn", "torch", "matplotlib")
     found: dict[str, str | None] = {"python": platform.python_version()} | dict.fromkeys(names)
     for name in names:
@@ -122,7 +122,7 @@ def versions() -> dict[str, str | None]:
 
 @contextmanager
 def collect_warnings(notes: list[str]) -> Iterator[None]:
-    """Append the warnings of the library to notes."""
+    """Append warnings to the notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:
@@ -132,22 +132,22 @@ def collect_warnings(notes: list[str]) -> Iterator[None]:
 
 
 def check_output(option: str, path: Path, ending: str | None = None, keep: Mapping[str, Path] | None = None) -> None:
-    """Refuse a file that cannot be written, or that must be kept, before long work."""
+    """Raise an error if a file cannot be written, or is one to keep, before the computation starts."""
     if path.is_dir():
-        raise MeshError(f"{option}: {path} is a directory; name a file")
+        raise MeshError(f"{option}: {path} is a directory; pass the name of a file")
     if not path.absolute().parent.is_dir():
         raise MeshError(f"{option}: the directory {path.absolute().parent} does not exist; create it first")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise MeshError(f"{option}: no permission to write {path}; choose another place")
+        raise MeshError(f"{option}: no permission to write {path}; choose another folder")
     if ending is not None and path.suffix.lower() != ending:
-        raise MeshError(f"{option}: {path.name} should end in {ending}")
+        raise MeshError(f"{option}: {path.name} must end in {ending}")
     for what, other in (keep or {}).items():
         if path.exists() and other.exists() and path.samefile(other):
-            raise MeshError(f"{option}: {path} is {what}, which would be lost; name another file")
+            raise MeshError(f"{option}: {path} is {what} and would be overwritten; choose another file")
 
 
 def save_somewhere(model: Any, path: Path) -> tuple[Path, MeshError | None]:
-    """Save a model that took long to train, in the temporary folder if need be; return where, and an error to raise."""
+    """Save a model, if that fails in the temporary folder. Return its path, and the error to raise later."""
     try:
         model.save(path)
         return path, None
@@ -159,6 +159,6 @@ def save_somewhere(model: Any, path: Path) -> tuple[Path, MeshError | None]:
 
 
 def free_name(folder: Path, path: Path) -> Path:
-    """Return a name in a folder that is not taken: that of the path, or with a number."""
+    """Return a path in the folder that does not exist yet: the name of `path`, with a number if necessary."""
     names = (folder / f"{path.stem}{f'-{k}' if k else ''}{path.suffix}" for k in count())
     return next(name for name in names if not name.exists())

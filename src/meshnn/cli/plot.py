@@ -1,4 +1,4 @@
-"""`meshnn plot`: a model as a picture."""
+"""`meshnn plot`: draw a model."""
 
 from __future__ import annotations
 
@@ -16,12 +16,21 @@ What = Literal["all", "graph", "adjacency", "loss", "regions", "topology"]
 
 def plot(
     model: MeshFile,
-    out: Annotated[Path, Option("--out", "-o", help="The picture to write: .svg, .png, .pdf, of topology also .gif.")],
-    what: Annotated[What, Option(help="The panel to draw; by default all that apply.")] = "all",
-    data: Annotated[Path | None, Option(help="The table whose rows are drawn over the decision regions.")] = None,
+    out: Annotated[
+        Path, Option("--out", "-o", help="File for the plot: .svg, .png or .pdf; with --what topology also .gif.")
+    ],
+    what: Annotated[
+        What,
+        Option(
+            help="Panel to draw. all: every panel that applies to the model. topology: changes of the graph in training."
+        ),
+    ] = "all",
+    data: Annotated[
+        Path | None, Option(help="Table whose rows are drawn over the decision regions, for models of two features.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a model: its graph, its adjacency matrix, its loss and, with two features, its decision regions.
+    """Draw a model: graph, adjacency matrix, loss and, with two features, decision regions.
 
     [bold]Examples[/bold]
 
@@ -34,13 +43,13 @@ def plot(
     from meshnn.plots import animate_lineage, check_figure_path, plot_lineage, plot_model, plot_stream, save_figure
     from meshnn.plots.save import save_frames
 
-    film = what == "topology" and out.suffix.lower() == ".gif"
-    check_figure_path(out.with_suffix(".png") if film else out)
+    animated = what == "topology" and out.suffix.lower() == ".gif"
+    check_figure_path(out.with_suffix(".png") if animated else out)
     check_output("--out", out)
     thing = load_fitted(model)
     mesh = getattr(thing, "mesh_", thing)
-    refuse({f"{model} has not been trained yet: there is no net to draw": mesh is None})
-    if film:
+    refuse({f"{model} has not been trained, so it has no network to draw; train it first": mesh is None})
+    if animated:
         save_frames(animate_lineage(mesh.lineage_, model.stem), out)
     elif what == "topology":
         save_figure(plot_lineage(mesh.lineage_, model.stem), out)
@@ -60,9 +69,9 @@ def _points(thing: Any, data: Path) -> tuple[Any, Any]:
     from meshnn.cli.models import ModelTables
 
     refuse({
-        "--data: only a fitted model with two features has decision regions; leave it out":
+        "--data applies to fitted models of two features, which have decision regions; leave it out":
         getattr(thing, "mesh_", thing).topology.n_inputs != 2,
-        "--data: the model was not made by `meshnn fit`, so its columns are not known; leave it out":
+        "--data: the columns of the model are not known, since `meshnn fit` did not make it; leave --data out":
         not hasattr(thing, "target_"),
     })  # fmt: skip
     X, y = ModelTables(thing, data, read_options(), shown=False).samples(thing.target_)

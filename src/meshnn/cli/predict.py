@@ -1,4 +1,4 @@
-"""`meshnn predict` and `meshnn evaluate`: predictions of a model for the rows of a table, and their scores."""
+"""`meshnn predict` and `meshnn evaluate`: predict the rows of a table, and score the predictions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,26 @@ from meshnn.tables.predictions import as_text, check_ending, predictions_to
 @with_read_options
 def predict(
     model: MeshFile,
-    data: Annotated[Path, Argument(help="A table with the same columns; - is standard input (CSV).")],
+    data: Annotated[
+        Path, Argument(help="Table with the columns of the training table, or - for CSV from standard input.")
+    ],
     out: TableOut = None,
-    probabilities: Annotated[bool, Option("--probabilities", "-p", help="Add the probability of each class.")] = False,
+    probabilities: Annotated[
+        bool, Option("--probabilities", "-p", help="Add one column per class with its probability.")
+    ] = False,
     interval: Annotated[
-        float | None, Option(min=0.01, max=0.999, help="Add bounds that hold this share of the targets, as 0.9.")
+        float | None,
+        Option(
+            min=0.01, max=0.999, help="Add the bounds of a prediction interval with this coverage, for example 0.9."
+        ),
     ] = None,
-    keep: Annotated[list[str] | None, Option(help="Columns of the table to copy, as id,name; may be repeated.")] = None,
+    keep: Annotated[
+        list[str] | None, Option(help="Columns to copy to the output, for example id,name. May be repeated.")
+    ] = None,
     read: Any = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the target of every row of a table.
+    """Predict the target of each row of a table.
 
     [bold]Examples[/bold]
 
@@ -51,15 +60,15 @@ def predict(
     classes = getattr(estimator, "classes_", None)
     within = out is not None and data.is_dir() and out.resolve().is_relative_to(data.resolve())
     refuse({
-        f"--out: {out} is in the folder that is read, and would be read next time; name another": within,
-        "--probabilities: the model predicts numbers, not classes; leave it out": probabilities and classes is None,
-        "--interval: the model predicts classes, not numbers; use --probabilities": interval and classes is not None,
-        "--interval: a model of `meshnn stream` has no intervals; leave it out":
+        f"--out: {out} is in the input folder and would be read the next time; choose another folder": within,
+        "--probabilities needs a classifier, got a regressor; leave it out": probabilities and classes is None,
+        "--interval needs a regressor, got a classifier; use --probabilities": interval and classes is not None,
+        "--interval does not apply to a model of `meshnn stream`; leave it out":
         interval and not hasattr(estimator, "predict_interval"),
     })  # fmt: skip
     tables = ModelTables(estimator, data, read, keep=keep, shown=out is not None)
     if as_json and tables.in_blocks:
-        raise MeshError(f"--json: {data} is read block by block, and JSON is one piece; write a file with --out")
+        raise MeshError(f"--json needs a table that fits in memory, and {data} is read block by block; use --out")
     with ExitStack() as stack:
         file = None if out is None else stack.enter_context(predictions_to(out))
         for table in tables:
@@ -70,7 +79,7 @@ def predict(
             if as_json:
                 copied = {name: column.to_pylist() for name, column in kept.items()}
                 predicted = {name: np.asarray(column).tolist() for name, column in columns.items()}
-                print_json(copied | predicted, default=str)  # dates become text
+                print_json(copied | predicted, default=str)  # dates are no JSON type
             elif file is None:
                 print_text(as_text(kept, columns, header=not begun))
     say_notes(tables.notes)
@@ -79,32 +88,37 @@ def predict(
 
 
 def _columns(tables: Any, table: Any, probabilities: bool, interval: float | None) -> dict[str, Any]:
-    """Return the predictions of a block by the names of their columns."""
+    """Return the predictions of a block by column name."""
     columns: dict[str, Any] = {"prediction": tables.call("predict", table)}
     if columns["prediction"].ndim == 2:
         columns = {f"prediction {k}": column for k, column in enumerate(columns["prediction"].T)}
     if interval is not None:
         bounds = tables.call("predict_interval", table, coverage=interval)
         if bounds[0].ndim == 2:
-            raise MeshError(f"--interval: the model predicts {bounds[0].shape[1]} numbers per row, expected one")
+            raise MeshError(f"--interval needs a model with one output, got {bounds[0].shape[1]} outputs")
         columns |= dict(zip(("low", "high"), bounds, strict=True))
     if probabilities:
         for name, column in zip(tables.classes, tables.call("predict_proba", table).T, strict=True):
             columns[f"P({name})"] = column
-    if twice := [name for name in tables.keep if name in columns]:
-        raise MeshError(f"--keep: {twice[0]} is a column of the predictions, too; rename it in the table")
+    if clashes := [name for name in tables.keep if name in columns]:
+        raise MeshError(f"--keep: {clashes[0]} is also a column of the predictions; rename it in the table")
     return columns
 
 
 @with_read_options
 def evaluate(
     model: MeshFile,
-    data: Annotated[Path, Argument(help="A table with the same columns and the target; - is standard input.")],
+    data: Annotated[
+        Path, Argument(help="Table with the columns of the training table and the target, or - for standard input.")
+    ],
     target: TrueAnswers = None,
     read: Any = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on a table: accuracy, log loss and confusions of classes; R², RMSE and MAE of numbers.
+    """Score a model on a table.
+
+    Classification: accuracy, log loss and confusion matrix. Regression: R², RMSE
+    and MAE. Accuracy and R² have a 95% confidence interval.
 
     [bold]Examples[/bold]
 
@@ -116,9 +130,9 @@ def evaluate(
 
     estimator = load_model(model)
     if target is None and not hasattr(estimator, "target_"):
-        raise MeshError(f"{model} was made in Python and does not know what its target is called; pass --target")
+        raise MeshError(f"{model} was fitted in Python and stores no name of a target; pass --target")
     tables = ModelTables(estimator, data, read, target, shown=not as_json)
-    check_names(tables.names, [tables.target], "the true answers: ")
+    check_names(tables.names, [tables.target], "the true values: ")
     scores = ModelScores(tables.classes)
     for table in tables:
         P = None if tables.classes is None else tables.call("predict_proba", table)

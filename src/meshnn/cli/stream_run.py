@@ -1,4 +1,4 @@
-"""The loop of `meshnn stream`: rows in, predictions out, the model saved at intervals and however the loop ends."""
+"""The loop of `meshnn stream`: read rows, write predictions, and save the model at intervals and at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from meshnn.tables.streams import StreamSchema, check_decimal_points, check_no_d
 
 
 def save_interval(text: str) -> tuple[int | None, float]:
-    """Return how often the model is saved: after a number of rows, or else of seconds.
+    """Return the interval between saves: a number of rows, or None and a number of seconds.
 
     >>> save_interval("5000"), save_interval("30s"), save_interval("2m")
     ((5000, 0.0), (None, 30.0), (None, 120.0))
@@ -36,22 +36,22 @@ def save_interval(text: str) -> tuple[int | None, float]:
     match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*(s|m|h)?\s*", text)
     number = float(match[1]) if match else 0.0
     if match is None or number <= 0 or (match[2] is None and number % 1):
-        raise MeshError(f"--every must be a number of rows like 5000, or a time like 30s, 5m or 1h, got {text!r}")
+        raise MeshError(f"--every must be a number of rows such as 5000, or a time such as 30s, 5m or 1h, got {text!r}")
     return int(number) if match[2] is None else None, number * {"s": 1, "m": 60, "h": 3600}.get(match[2], 0)
 
 
 @contextmanager
 def stop_requests() -> Iterator[list[int]]:
-    """Yield a list that gets the exit code of SIGINT or SIGTERM when one comes; a second Ctrl-C interrupts at once."""
+    """Yield a list that receives the exit code of SIGINT or SIGTERM. A second Ctrl-C interrupts at once."""
     codes: list[int] = []
 
-    def ask(number: int, frame: Any) -> None:
+    def request_stop(number: int, frame: Any) -> None:
         if codes and number == signal.SIGINT:
             raise KeyboardInterrupt
         codes.append(128 + number)
 
-    free = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM) if free}
+    in_main = threading.current_thread() is threading.main_thread()  # other threads cannot set handlers
+    before = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM) if in_main}
     try:
         yield codes
     finally:
@@ -60,7 +60,7 @@ def stop_requests() -> Iterator[list[int]]:
 
 
 class PredictionFile:
-    """A .csv file with one line per row; continued after `begin` bytes if rows are learned again."""
+    """A .csv file with one line per row. A resumed run continues it after its first `begin` bytes."""
 
     def __init__(self, path: Path, schema: StreamSchema, begin: int | None = None) -> None:
         self._path, self._classes = path, schema.task == "classify"
@@ -71,7 +71,9 @@ class PredictionFile:
         if begin is None:
             self._lines.writerow(["row", *self._columns, "prediction", *["probability"] * self._classes])
         elif path.stat().st_size < begin:
-            raise MeshError(f"--predictions: {path} is shorter than it was; name another file for what follows")
+            raise MeshError(
+                f"--predictions: {path} is shorter than at the last save; choose another file for the next rows"
+            )
         else:
             self._file.truncate(self._file.seek(begin))
 
@@ -100,7 +102,7 @@ class PredictionFile:
 
 @dataclass
 class Run:
-    """One run over a table, from its start or from where a saved run ended."""
+    """One run over a table, from its first row or from the end of a saved run."""
 
     source: Reader
     state: StreamState  # stored with the model
@@ -110,7 +112,7 @@ class Run:
     window: int  # of the scores of a new model
     out: Path
     every: tuple[int | None, float]  # rows, or else seconds, between two saves
-    wanted: Path | None  # file of predictions
+    predictions_path: Path | None
     tell: Callable[[float, float | None, str], None]  # shows the progress
 
     def __post_init__(self) -> None:
@@ -122,17 +124,17 @@ class Run:
         self._position: Callable[[], Position]  # after the last row that was learned
         self._began = self._saved_at = time.monotonic()
         self._saved_rows, self._saving = 0, 0.0
-        self._most = 64  # rows that take about a tenth of a second, so that signals are seen
+        self._most = 64  # rows per piece: about 0.1 s, so that signals are handled
 
     def go(self) -> None:
-        """Run until the table ends or a signal comes; a row that cannot be used is an error, after a save."""
+        """Run until the table ends or a signal arrives. At an invalid row, save the model and raise the error."""
         with stop_requests() as self.codes:
             try:
                 self._loop()
             except DataError:
                 if self._runner is not None and self.rows:
                     self._save()
-                    say_notes([f"the model of the {self.state.rows:,} rows before is in {self.out}"])
+                    say_notes([f"the model trained on the first {self.state.rows:,} rows is saved in {self.out}"])
                 raise
             if self._runner is not None:
                 self._save(finished=not self.codes)
@@ -156,22 +158,22 @@ class Run:
             self._take(pending.pop(0))
 
     def _begin(self, pending: list[Block], last: bool) -> bool:
-        """Make the model, if there are enough rows, and open the file of predictions; return whether it is done."""
+        """Make the model, if there are enough rows, and open the file of predictions. Return whether this was done."""
         if self.model is None and not self._make_model(pending, last):
             return False
         self._runner = TableRunner(self.model, self.state.schema, self.source.separator)
         self._runner.latest = self.state.latest
         before = self.state.predictions
-        path = self.wanted or (Path(before["path"]) if before else None)
+        path = self.predictions_path or (Path(before["path"]) if before else None)
         same = path is not None and before and str(path.absolute()) == before["path"] and path.exists()
-        if path is not None and (same or self.wanted is not None):
+        if path is not None and (same or self.predictions_path is not None):
             self._predictions = PredictionFile(path, self.state.schema, int(before["bytes"]) if same else None)
         elif path is not None:
-            say_notes([f"{path} is gone, where predictions were written to; pass --predictions to write them again"])
+            say_notes([f"the file of predictions {path} no longer exists; pass --predictions to write a new one"])
         return True
 
     def _make_model(self, pending: list[Block], last: bool) -> bool:
-        """Choose the task and make the model, if there are enough rows; return whether it is made."""
+        """Choose the task and make the model, if there are enough rows. Return whether this was done."""
         from meshnn.online import MeshStreamClassifier, MeshStreamRegressor
 
         schema, most = self.state.schema, 100 if self.source.live else 1000
@@ -199,13 +201,13 @@ class Run:
         return True
 
     def _take(self, block: Block) -> None:
-        """Predict and learn the rows of a block, in pieces between which signals and the time of a save are seen."""
+        """Predict and learn the rows of a block in pieces. Between pieces, handle signals and save the model if due."""
         assert self._runner is not None
         rows, at, every = self._runner.rows(block, self.source.name), 0, self.every[0]
         self._position = lambda: block.position(0)
         while at < rows.count and not self.codes:
             began, first, most = time.monotonic(), at, self._most
-            if every is not None:  # pieces end where the model is to be saved
+            if every is not None:  # a piece ends at the row of the next save
                 most = min(most, every - (self.rows - self._saved_rows) % every)
             for piece in self._runner.walk(rows, at, min(at + most, rows.count)):
                 self._record(block, rows, piece)
@@ -221,10 +223,10 @@ class Run:
             raise rows.fault
 
     def _record(self, block: Block, rows: Rows, piece: Piece) -> None:
-        """Score and write the predictions of a piece; then its rows count as consumed."""
+        """Score and write the predictions of a piece, and count its rows as consumed."""
         known = rows.learned[piece.first : piece.last]
         if piece.right is not None:
-            known &= piece.truth >= 0  # otherwise there was no feature, so nothing was learned
+            known &= piece.truth >= 0  # a row without features was not learned
         right = [] if piece.right is None else [piece.right[known]]
         where = self.state.base + block.first + np.arange(piece.first, piece.last)[known] + 1
         self.state.scores.add(piece.truth[known], piece.predicted[known], *right, where)
@@ -248,20 +250,20 @@ class Run:
         every, seconds = self.every
         if every is not None:
             due = self.rows - self._saved_rows >= every
-        else:  # at the first rows; later saving takes at most a twentieth of the time
+        else:  # save at the first rows; later, spend at most 5% of the time on saving
             due = self._saved_rows == 0 or time.monotonic() - self._saved_at >= max(seconds, 20.0 * self._saving)
         if not due:
             return
         try:
             self._save()
         except (FileError, OSError) as error:
-            if self._saved_rows == 0:  # nothing is lost yet
+            if self._saved_rows == 0:  # fail early, while little work is lost
                 raise
-            self._note("save", f"the model is not up to date: {error}; the stream goes on and tries again")
+            self._note("save", f"the model could not be saved: {error}; training continues, and saving is tried again")
             self._saved_at = time.monotonic()
 
     def _save(self, finished: bool = False) -> None:
-        """Write the model, with all that is needed to continue."""
+        """Write the model with the state that --resume needs."""
         assert self._runner is not None
         began, state = time.monotonic(), self.state
         state.position, state.latest, state.finished = self._position(), self._runner.latest, finished
@@ -279,7 +281,7 @@ class Run:
 
 
 def score_lines(scores: Any) -> list[str]:
-    """Return the scores, beside those of predictions without a model: a line of all rows and one of the last ones."""
+    """Return the scores of the model and of the baselines: one line for all rows, one for the last rows."""
     if scores is None or scores.rows == 0:
         return []
     lines = [", ".join(f"{name} {value:.4g}" for name, value in scores.summary(last).items()) for last in (False, True)]

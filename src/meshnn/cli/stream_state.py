@@ -1,4 +1,4 @@
-"""The state that `meshnn stream` stores with its model, to continue its table and to predict other tables."""
+"""The state that `meshnn stream` stores with its model, to resume a table and to predict other tables."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from meshnn.tables.text import ReadOptions
 
 @dataclass
 class StreamState:
-    """How far a model has come in its table."""
+    """The position of a model in its table, with the schema and the scores."""
 
     schema: StreamSchema
     source: str  # name of the table
     read: ReadOptions
     position: Position | None = None
-    rows: int = 0  # of all tables so far
-    base: int = 0  # of the tables before this one
+    rows: int = 0  # consumed so far, in all tables
+    base: int = 0  # consumed in the tables before this one
     latest: Any = None  # time of the last row
     scores: Any = None
-    predictions: dict[str, Any] = field(default_factory=dict)  # path and bytes of the file; empty without one
+    predictions: dict[str, Any] = field(default_factory=dict)  # path and size of the file; empty without one
     finished: bool = False
 
     @classmethod
@@ -40,7 +40,9 @@ class StreamState:
         """Return the state that is stored with the model of a file."""
         tree = getattr(model, "table_", None)
         if tree is None:
-            raise MeshError(f"{path} was not made by `meshnn stream`, so its table is not known; name a model that was")
+            raise MeshError(
+                f"{path} was not made by `meshnn stream`, so its table is not known; pass a model of that command"
+            )
         try:
             latest, read = tree["latest"], tree["read"]
             return cls(
@@ -50,7 +52,9 @@ class StreamState:
                 scores_from(tree["scores"]), dict(tree["predictions"]), bool(tree["finished"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FileError(f"{path} does not hold a valid stream ({error}); start anew") from None
+            raise FileError(
+                f"{path} does not hold a valid stream ({error}); start a new one without --resume"
+            ) from None
 
     def to_tree(self) -> dict[str, Any]:
         """Return plain values and arrays."""
@@ -62,12 +66,12 @@ class StreamState:
 
 
 class StreamEstimator:
-    """A model of `meshnn stream` as an estimator: with an encoder of tables (itself) and sorted classes."""
+    """A model of `meshnn stream` with the interface of a fitted estimator: an encoder (itself) and sorted classes."""
 
     def __init__(self, model: Any, path: Path) -> None:
         state = StreamState.of(model, path)
         if model.stream_ is None:
-            raise MeshError(f"{path} has not learned from any row yet; go on with meshnn stream --resume {path}")
+            raise MeshError(f"{path} has not learned any row yet; continue it with meshnn stream ... --resume {path}")
         self._model, self._schema = model, state.schema
         self.target_, self.encoder_, self.read_ = state.schema.target, self, state.read
         self.columns = [SimpleNamespace(name=name) for name in state.schema.features]
@@ -80,20 +84,20 @@ class StreamEstimator:
             self.classes_ = self._labels[self._order]
 
     def encode(self, table: Any) -> Encoded:
-        """Return rows of features; a column that is not there is missing, as it may be on a stream."""
-        notes, features = ["the model as its stream left it; nothing is learned from this table"], self._schema.features
+        """Return the features of all rows. As on a stream, an absent column counts as missing values."""
+        notes, features = ["predictions of the model at the end of its stream, without learning"], self._schema.features
         there = [name for name in features if name in table.column_names]
         if not there:
-            what = "none of the columns that the model was learned from is there; they are"
-            raise DataError(f"{source(table)}{what} {listed(features)}", code="columns")
+            message = "the table has none of the feature columns of the model, which are"
+            raise DataError(f"{source(table)}{message} {listed(features)}", code="columns")
         if lost := [name for name in features if name not in there]:
-            notes.append(f"{source(table)}there is no column {listed(lost, 5)}: taken as missing")
+            notes.append(f"{source(table)}there is no column {listed(lost, 5)}: its values count as missing")
         parsed = {name: parse_column(table.column(name), name in self.text_columns) for name in there}
         rows = Rows(parsed, None, np.full(table.num_rows, np.nan), None, table.num_rows, None)
         return Encoded(TableRunner(self._model, self._schema).matrix(rows, 0, table.num_rows), notes)
 
     def _outputs(self, table: Any) -> Any:
-        if self._last[0] is not table:  # a net with memory must not see the rows twice
+        if self._last[0] is not table:  # a second pass would change the state of a network with memory
             encoded = self.encode(table)
             for note in encoded.notes:
                 warnings.warn(note, UserWarning, stacklevel=3)
@@ -101,11 +105,11 @@ class StreamEstimator:
         return self._last[1]
 
     def predict(self, X: Any) -> Any:
-        """Return the class or value of each row of a table."""
+        """Return the predicted class or value of each row of a table."""
         if not hasattr(self, "classes_"):
             return model_values(self._model, self._outputs(X))
         return self._labels[model_classes(self._model, self._outputs(X))[0]]
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities of the classes."""
+        """Return the probabilities of the classes `(n_rows, n_classes)`."""
         return model_classes(self._model, self._outputs(X))[1][:, self._order]

@@ -1,4 +1,4 @@
-"""`meshnn verify`: the paper's numerical test on this machine."""
+"""`meshnn verify`: run the numerical test of the paper on this machine."""
 
 from __future__ import annotations
 
@@ -23,17 +23,21 @@ Reference = Literal["torch", "numpy"]
 
 
 def verify(
-    tests: Annotated[int, Option(min=1, help="Number of random nets per dtype and ticks.")] = 100,
+    tests: Annotated[int, Option(min=1, help="Number of random networks per dtype and number of ticks.")] = 100,
     random_state: Seed = 0,
     activation: Annotated[PaperActivation, Option("--activation", "-a", help="Activation of all neurons.")] = "relu",
-    reference: Annotated[Reference | None, Option(help="The reference: torch by autograd, or numpy.")] = None,
-    out: Annotated[Path | None, Option("--out", "-o", help="The results to write, a .json file.")] = None,
+    reference: Annotated[
+        Reference | None, Option(help="Reference: torch (autograd) or numpy. Default: torch if installed.")
+    ] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="File (.json) for the results.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare every gradient method with an independent reference, as the paper does, on harder nets.
+    """Compare every gradient method with an independent reference, as in the paper.
 
-    100 random nets 5-10-3 with a dense matrix (edges into inputs, self-loops, cycles), batches of 10, ticks 1 to 5, in
-    float64 and float32. Exit code 1 if any difference is out of tolerance.
+    The networks are harder than those of the paper: 100 random 5-10-3 networks
+    with a dense matrix (edges into inputs, self-loops, cycles), batches of 10,
+    1 to 5 ticks, in float64 and float32. The exit code is 1 if any difference
+    exceeds the tolerance.
 
     [bold]Examples[/bold]
 
@@ -53,17 +57,18 @@ def verify(
     else:
         Console().print(_table(report))
     if not report.passed:
-        print_lines("meshnn: a difference is out of tolerance", stderr=True, style="red")
+        print_lines("meshnn: a difference is out of tolerance; please report this table", stderr=True, style="red")
         raise Exit(1)
 
 
 def _table(report: VerifyReport) -> Table:
     tolerances = ", ".join(f"{value:.0e} in {dtype}" for dtype, value in TOLERANCE.items())
     table = Table(
-        title=f"Sums of absolute differences to {report.reference} in float64: {report.tests} nets 5-10-3 with a dense "
-        f"matrix, {report.activation}; mean and 95% confidence interval",
-        caption=f"worst: largest difference of states or gradients over the largest entry; allowed: {tolerances}.\n"
-        "The paper's figures are float32, 1 or 2 ticks, edges into inputs left out.",
+        title=f"Sums of absolute differences to {report.reference} in float64: {report.tests} networks 5-10-3 with a "
+        f"dense matrix, {report.activation}; mean and 95% confidence interval",
+        caption=f"worst: largest difference of states or gradients, divided by the largest entry. "
+        f"Tolerance: {tolerances}.\n"
+        "The results of the paper: float32, 1 or 2 ticks, without edges into inputs.",
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left", title_justify="left",
     )  # fmt: skip
     for heading in ("dtype", "ticks", "method", "states", "gradients", "worst", ""):

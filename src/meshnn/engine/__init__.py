@@ -1,7 +1,7 @@
-"""Engines: run a plan on NumPy arrays. The only seam between the arrays that callers pass and the compiled core.
+"""Engines run a plan on NumPy arrays; they are the only interface between the arrays of callers and the compiled core.
 
-A batch is cut into fixed buckets, whatever the number of threads; each bucket sums its own gradient, and buckets are
-added in order: any number of threads gives the same bits.
+A batch is split into buckets whose number does not depend on the number of threads. Each bucket sums its own gradient,
+and the buckets are added in order, so any number of threads returns bitwise identical results.
 """
 
 from meshnn.engine.engine import Curvature, Engine, Gradient

@@ -23,7 +23,7 @@ class Gradient(NamedTuple):
     """A loss and its gradient."""
 
     loss: float
-    correct: float  # share of samples whose largest output is the label's; 0 where there are no labels
+    correct: float  # share of samples whose largest output is that of the label; 0 without labels
     grad: NDArray[np.float64]  # (n_gradient,)
 
 
@@ -37,14 +37,14 @@ class Curvature(NamedTuple):
 
 
 class Engine:
-    """One compiled object per plan and dtype; it owns its workspaces. May be called from several threads.
+    """A compiled plan for one dtype, with its workspaces; it may be called from several threads.
 
-    `codes` (n_neurons,) are activations. `out_edges`, needed for derivatives by the inputs, has of the edges that leave
-    inputs where those of each input begin, their destinations and the values that are their weights. `influence` has
-    the lists of gradient="influence".
+    `codes` (n_neurons,) are the activations. `out_edges`, needed for derivatives with respect to inputs, describes the
+    edges that leave inputs: the first edge of each input, the destinations, and the indices of their weights in
+    `values`. `influence` has the lists of gradient="influence".
 
-    `values` are the numbers that edges take their weights from `(n_values,)`, X is `(1 or ticks, batch, n_inputs)`;
-    `n_jobs` None uses as many threads as pay.
+    In the methods, `values` (n_values,) are the distinct weights, X is `(1 or ticks, batch, n_inputs)`, and with
+    `n_jobs` None the number of threads depends on the amount of work.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Engine:
         influence: Any = None,
     ) -> None:  # fmt: skip
         self.plan, self.dtype, self.codes = plan, dtype, codes
-        self.for_sequences: Callable[[], Engine] | None = None  # the same for inputs that differ per tick
-        self.in_time: Callable[[Timing], Engine] | None = None  # the same for losses at ticks
+        self.for_sequences: Callable[[], Engine] | None = None  # compiles the variant for inputs that differ per tick
+        self.in_time: Callable[[Timing], Engine] | None = None  # compiles the variant for losses at ticks
         ptr, dst, number = out_edges or (np.empty(0, np.int64),) * 3
         given = plan.fields() | {"activations": codes, "out_ptr": ptr, "out_dst": dst, "out_number": number}
         self.core = _core.Engine(_core.Struct("Plan", given, dtype.char), dtype.char)
@@ -61,10 +61,10 @@ class Engine:
 
     @property
     def work(self) -> float:
-        """Return the work per sample, in multiply-adds."""
+        """The work per sample, in multiply-adds."""
         return self.plan.cost.work
 
-    # -- what it computes ------------------------------------------------------------------------------------------
+    # -- computations ----------------------------------------------------------------------------------------------
 
     def forward(self, values: Array, X: Array, n_jobs: int | None = None) -> Array:
         """Return the outputs after the last tick `(batch, n_outputs)`."""
@@ -77,10 +77,10 @@ class Engine:
     def run(
         self, values: Array, X: Array, wanted: str, state: Array | None = None, n_jobs: int | None = None
     ) -> tuple[Array, Array]:
-        """Return what is `wanted` of a run in time, and the states after the last tick, if the plan keeps them.
+        """Return the `wanted` result of a run, and the states after the last tick if the plan keeps them.
 
-        Outputs of the "last" or "every" tick `(1 or ticks, batch, n_outputs)`, or the "states" of all neurons
-        `(ticks + 1, batch, n_neurons)`; `state` (batch, n_neurons) are those before the first tick.
+        The result is the outputs after the "last" or "every" tick `(1 or ticks, batch, n_outputs)`, or the "states" of
+        all neurons `(ticks + 1, batch, n_neurons)`. `state` (batch, n_neurons) holds the states before the first tick.
         """
         plan, size = self.plan, X.shape[1]
         code = ("last", "every", "states").index(wanted)  # as in the core
@@ -102,7 +102,7 @@ class Engine:
     def gradient(
         self, values: Array, X: Array, targets: Targets, n_jobs: int | None = None, state: Array | None = None
     ) -> Gradient:
-        """Return a loss and its gradient, in time from a `state` (batch, n_neurons) on."""
+        """Return the loss and its gradient, optionally for a run that begins at a `state` (batch, n_neurons)."""
         engine = self.suited_to(X, targets)
         if not targets.even:
             X, targets, state = _counting(X, targets, state)
@@ -112,7 +112,7 @@ class Engine:
         return Gradient(loss, correct, grad)
 
     def jacobian(self, values: Array, X: Array, n_jobs: int | None = None, state: Array | None = None) -> Array:
-        """Return the derivative of each output by each value `(batch, n_outputs, n_gradient)`."""
+        """Return the derivative of each output with respect to each value, `(batch, n_outputs, n_gradient)`."""
         engine = self.suited_to(X)
         out = np.empty((X.shape[1], self.plan.n_outputs, self.plan.n_gradient), self.dtype)
         engine._run(engine.core.jacobian, values, X, state, n_jobs, out, engine.influence)
@@ -121,11 +121,11 @@ class Engine:
     def curvature(
         self, values: Array, X: Array, targets: Targets, live: IntArray, n_jobs: int | None = None
     ) -> Curvature:
-        """Return the gradient and the Gauss-Newton matrix by the values `live`."""
+        """Return the gradient and the Gauss-Newton matrix with respect to the values with indices `live`."""
         engine = self.suited_to(X, targets)
         X, targets, _ = _counting(X, targets)
         each = targets.loss.columns(self.plan.n_outputs)
-        # 512 columns of a square root of the curvature at a time stay in the cache
+        # blocks of 512 columns of a square root of the curvature fit in the cache
         pieces = max(512 * self.dtype.itemsize // ROW_BYTES // each, 1) * max(each, 1)
         grad, matrix = np.empty(len(live)), np.empty((len(live), len(live)))
         live = np.ascontiguousarray(live, np.int64)
@@ -134,10 +134,10 @@ class Engine:
         loss, correct = engine._run(engine.core.curvature, values, X, None, n_jobs, *arguments)
         return Curvature(loss, correct, grad, matrix)
 
-    # -- how it runs -----------------------------------------------------------------------------------------------
+    # -- calls of the core -----------------------------------------------------------------------------------------
 
     def suited_to(self, X: Array, targets: Targets | None = None) -> Engine:
-        """Return the engine for these samples: this one, or one for inputs that differ per tick or losses at ticks."""
+        """Return the engine for these samples: this one, or its variant for sequences or for losses at ticks."""
         if self.plan.timing is None and targets is not None and targets.timed:
             assert self.in_time is not None
             return self.in_time(Timing.at(targets.ticks))
@@ -147,7 +147,7 @@ class Engine:
         self, call: Callable[..., Any], values: Array, X: Array, state: Array | None, n_jobs: int | None,
         *arguments: Any,
     ) -> Any:  # fmt: skip
-        """Call a method of the core; refuse samples and weights that are not finite."""
+        """Call a method of the core; raise `DataError` for samples or weights that are not finite."""
         samples, work = converted(X, self.dtype), self.plan.cost.work
         threads = threads_for(X.shape[1] * work, n_jobs)
         try:
@@ -160,7 +160,7 @@ class Engine:
 
 
 def target_arrays(targets: Targets, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-    """Return targets, shares, readout, last ticks, the code of the loss and whether it is taken at ticks."""
+    """Return targets, shares, readout, last ticks, the code of the loss and whether the loss has weights per tick."""
     values, share, code = converted(targets.values, dtype), converted(targets.share, dtype), targets.loss.code
     if not targets.timed:
         return values, share, None, None, code, 0
@@ -172,22 +172,22 @@ def target_arrays(targets: Targets, dtype: np.dtype[Any]) -> tuple[Any, ...]:
 
 
 def converted(X: Array, dtype: np.dtype[Any]) -> Array:
-    """Return an array as the core takes it."""
+    """Return a contiguous array of the dtype, for the core."""
     if X.dtype == dtype and X.flags.c_contiguous:
         return X
-    with np.errstate(over="ignore"):  # reported by name
+    with np.errstate(over="ignore"):  # `not_finite` reports an overflow
         return np.require(X, dtype, ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def not_finite(given: Array, samples: Array) -> DataError:
-    """Describe the first sample that is not finite."""
+    """Return the error that describes the first value that is not finite."""
     bad = ~np.isfinite(samples)
     k, b, i = np.argwhere(bad)[0].tolist()
     tick = f"tick {k}, " if bad.shape[0] > 1 else ""
     value = given[k, b, i]
-    spoilt = not np.isfinite(value)
-    hint = "is not finite" if spoilt else f"does not fit {samples.dtype}"
-    advice = "remove or impute them" if spoilt else 'scale the features, or build the mesh with dtype="float64"'
+    non_finite = not np.isfinite(value)
+    hint = "is not finite" if non_finite else f"does not fit {samples.dtype}"
+    advice = "remove or impute them" if non_finite else 'scale the features, or build the mesh with dtype="float64"'
     return DataError(
         f"X holds {value} at {tick}sample {b}, feature {i}, which {hint} "
         f"({int(bad.sum())} such values in these {samples.shape[1]} samples); {advice}"
@@ -195,7 +195,7 @@ def not_finite(given: Array, samples: Array) -> DataError:
 
 
 def _counting(X: Array, targets: Targets, state: Array | None = None) -> tuple[Array, Targets, Array | None]:
-    """Leave out samples of weight 0: their loss may be infinite."""
+    """Drop samples of weight 0, whose loss may be infinite."""
     rows = targets.counting
     if rows is None:
         return X, targets, state

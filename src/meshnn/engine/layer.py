@@ -1,6 +1,6 @@
-"""`Layer`: a net as a function of inputs and weights, with its derivative against a gradient of the outputs.
+"""`Layer`: a network as a function of inputs and weights, with its vector-Jacobian product.
 
-Layers of other libraries (PyTorch, JAX) run on this. They hand over addresses of their own memory.
+The layers for other libraries (PyTorch, JAX) use it and pass addresses of their own memory.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["Layer"]
 
 
 class Layer:
-    """A net of some ticks in one dtype.
+    """A network with a fixed number of ticks in one dtype.
 
-    Addresses are those of C-contiguous arrays of the dtype: `values` (n_values,), `X` (size, n_inputs), `Y` and `G`
-    (size, n_outputs); 0 is an array that is not wanted. Nothing is checked. Numbers that are not finite are passed on,
-    as other libraries do.
+    The methods take addresses of C-contiguous arrays of the dtype: `values` (n_values,), `X` (size, n_inputs), `Y` and
+    `G` (size, n_outputs); the address 0 leaves an output array out. Arguments are not checked. Numbers that are not
+    finite propagate, as in other libraries.
     """
 
     def __init__(self, engines: Engines, ticks: int) -> None:
@@ -36,7 +36,7 @@ class Layer:
 
     @classmethod
     def of(cls, topology: Topology, ticks: int, codes: IntArray, ties: Ties, dtype: np.dtype[Any]) -> Layer:
-        """Return the layer of a graph with its activations and ties."""
+        """Return the layer of a graph with activations and ties."""
         return cls(Engines(topology, codes, dtype, None if ties.plain else ties.number, ties.n_numbers), ticks)
 
     @cached_property
@@ -48,7 +48,7 @@ class Layer:
         return self._engines.layer(self.ticks)
 
     def keep(self, values: int, X: int, Y: int, size: int, n_jobs: int | None = None) -> Any:
-        """Write the outputs to Y; for a batch of at most one row of samples, return the states for `back`."""
+        """Write the outputs to Y; for a batch that fits in one row of samples, also return the states for `back`."""
         if size > self._row or size == 0:
             return self.forward(values, X, Y, size, n_jobs)
         engine = self._backward

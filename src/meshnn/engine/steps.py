@@ -1,4 +1,4 @@
-"""First-order training on one set of samples: epochs inside the core."""
+"""First-order training on one set of samples, with the epochs computed inside the core."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ Array = NDArray[Any]
 
 @dataclass
 class Optimizer:
-    """How parameters move along a gradient, and what is remembered between steps."""
+    """The hyperparameters of a first-order update rule, and its state between steps."""
 
     code: int  # codes.ADAM, MOMENTUM or NESTEROV
-    betas: tuple[float, float]  # of Adam; the first one is the momentum otherwise
+    betas: tuple[float, float]  # of Adam; for the other rules the first is the momentum
     epsilon: float
     l1: float
     l2: float
-    penalised: Array  # (n_parameters,) 1 where l1 and l2 count, else 0
-    first: Array  # (n_parameters,)
-    second: Array  # (n_parameters,)
+    penalised: Array  # (n_parameters,) 1 where l1 and l2 apply, else 0
+    first: Array  # (n_parameters,) first moments
+    second: Array  # (n_parameters,) second moments
     done: int = 0  # steps taken
 
     def forget(self) -> None:
-        """Start over."""
+        """Reset the state."""
         self.first[:] = 0
         self.second[:] = 0
         self.done = 0
 
     @property
     def state(self) -> Any:
-        """The struct that the core takes."""
+        """The struct for the core."""
         given = {
             "solver": self.code, "first": self.first, "second": self.second, "penalised": self.penalised,
             "beta1": self.betas[0], "beta2": self.betas[1], "epsilon": self.epsilon, "l1": self.l1, "l2": self.l2,
@@ -49,21 +49,21 @@ class Optimizer:
         return _core.Struct("OptimizerState", given, self.first.dtype.char)
 
     def step(self, parameters: Array, grad: Array, rate: float) -> float:
-        """Take one step in place; return the norm of the gradient, penalty included."""
+        """Take one step in place; return the norm of the gradient, including the penalty."""
         norm: float = _core.update(self.state, parameters, grad, self.done + 1, rate)
         self.done += 1
         return norm
 
     def penalty(self, parameters: Array) -> float:
-        """Return what l1 and l2 add to the loss."""
+        """Return the penalty of l1 and l2 on the loss."""
         if self.l1 == 0.0 and self.l2 == 0.0:
             return 0.0
-        w = parameters.astype(np.float64)  # squares of diverged weights overflow float32
+        w = parameters.astype(np.float64)  # squares of diverged weights would overflow float32
         return float(self.penalised @ (self.l1 * np.abs(w) + 0.5 * self.l2 * w**2))
 
 
 class Steps:
-    """A training set in batches of one size, to take steps on."""
+    """A training set in batches of one size, on which an optimiser takes steps."""
 
     def __init__(self, engine: Engine, X: Array, targets: Targets, size: int, n_jobs: int | None) -> None:
         self.n_jobs, self.targets = n_jobs, targets
@@ -77,16 +77,16 @@ class Steps:
         self.rewire(engine)
 
     def rewire(self, engine: Engine) -> None:
-        """Go on with another graph of the same inputs and outputs."""
+        """Replace the engine after a change of the graph; inputs and outputs stay the same."""
         self.engine = engine.suited_to(self.X, self.targets)
         lanes = ROW_BYTES // self.engine.dtype.itemsize
-        # a batch that fills one row is cut into halves if these are worth it and tiles, which alone compute half a row,
-        # do most of the work
+        # a batch of one row is split into halves for two threads if it is large and tiles, which can compute half a
+        # row, do most of the work
         large = self.size * self.engine.work >= 2_000_000 and self.engine.plan.cost.tiled > 0.9
         self._per = lanes // 2 if large and self.batches > 1 and lanes // 2 < self.size <= lanes else lanes
 
     def order(self, rng: np.random.Generator, epochs: int) -> NDArray[np.int64]:
-        """Draw the order of the samples in some epochs `(epochs, n)`; without columns if there is one batch."""
+        """Draw the order of the samples in each epoch, `(epochs, n)`, or `(epochs, 0)` if there is one batch."""
         if self.batches == 1:
             return np.empty((epochs, 0), np.int64)
         return np.stack([rng.permutation(self.n) for _ in range(epochs)])
@@ -94,11 +94,15 @@ class Steps:
     def epochs(
         self, values: Array, optimizer: Optimizer, order: NDArray[np.int64], rates: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Take a step per rate, in place; return mean loss, share of correct samples and last gradient norm per epoch.
+        """Take one step per learning rate, in place; stop after an epoch whose loss is not finite.
 
-        `values` are what the edges carry: the parameters, which move, then what is fixed. With one batch per epoch, the
-        last row has the loss and the share after all steps. `order` is (epochs, n); with one batch its second axis may
-        be empty. Stops after an epoch whose loss is not finite.
+        `values` are the parameters, which are trained, followed by the fixed weights. `order` is from `order()`.
+
+        Returns
+        -------
+        record : array (epochs, 3)
+            Mean loss, share of correct samples and last gradient norm per epoch. With one batch per epoch, the last row
+            has the loss and the share after all steps.
         """
         count = len(rates) // self.batches
         engine, record = self.engine, np.zeros((count, 3))
@@ -115,7 +119,7 @@ class Steps:
     def _step_by_step(
         self, values: Array, optimizer: Optimizer, order: NDArray[np.int64], rates: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """The same for methods without compiled epochs."""
+        """Take the steps of `epochs` with a method that has no compiled epochs."""
         record = np.zeros((len(order), 3))
         parameters = values[: len(optimizer.first)]
         for k, samples in enumerate(order):

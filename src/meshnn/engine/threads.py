@@ -1,4 +1,4 @@
-"""How many threads a call uses. The threads themselves are the core's."""
+"""The number of threads of a call; the core creates the threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshnn.errors import MeshError
 
 __all__ = ["BUCKETS", "cores", "thread_count", "threads_for"]
 
-#: Maximum number of buckets of a batch, and so of threads that work on it.
+#: Maximum number of buckets of a batch, and therefore of threads that work on it.
 BUCKETS = 8
 
 
@@ -21,16 +21,16 @@ def cores() -> int:
 
 
 def thread_count(name: str, value: Any) -> int | None:
-    """Check a number of threads: None is automatic, -1 all cores, -2 all but one, as in joblib."""
+    """Return a checked number of threads: None is automatic, -1 means all cores, -2 all but one, as in joblib."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value < 0:
         return max(cores() + 1 + int(value), 1)
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
         raise MeshError(f"{name} must be a whole number of at least 1, or -1 for all cores, got {value!r}")
-    return None if value is None else min(int(value), 1024)  # more than there are buckets do nothing
+    return None if value is None else min(int(value), 1024)  # threads beyond the number of buckets stay idle
 
 
 def threads_for(work: float, n_jobs: int | None) -> int:
     """Return the number of threads for an amount of work, in multiply-adds."""
     if n_jobs is not None:
         return n_jobs
-    return 1 if work < 1_000_000 else cores()  # for less, a second thread costs more than it gains
+    return 1 if work < 1_000_000 else cores()  # below, starting a second thread costs more than it saves

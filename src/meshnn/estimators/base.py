@@ -1,4 +1,4 @@
-"""`BaseMesh`: what all estimators share, except the meaning of their outputs: fit, save, and what a fit reports."""
+"""`BaseMesh`: the code that all estimators share: fitting, saving, fitted attributes and plots."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from meshnn.arguments import real_number, switch
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.builder import NetBuilder
-from meshnn.estimators.continuing import as_before, describe_run, go_on, interrupted
+from meshnn.estimators.continuing import attach_checkpoint, describe_run, interrupted, warm_start_settings
 from meshnn.estimators.data import ArrayData, OutOfCoreData, is_out_of_core, open_data
 from meshnn.estimators.outputs import Outputs
 from meshnn.estimators.params import Parameters, SklearnCallbacks, with_callbacks
@@ -43,11 +43,14 @@ from meshnn.training.solvers import Choice
 
 
 class BaseMesh(Parameters, Outputs):
-    """A `Preprocessing`, a net that a `NetBuilder` makes, and a `Trainer`; subclasses define the targets."""
+    """Base class of the estimators. It combines a `Preprocessing`, a `NetBuilder` and a `Trainer`.
+
+    Subclasses define how targets are checked and encoded.
+    """
 
     _preprocessing_type: type[Preprocessing] = Preprocessing
     _builder_type: type[NetBuilder] = NetBuilder
-    _out_of_core = True  # whether it learns from rows that are not in memory
+    _out_of_core = True  # whether `fit` accepts rows that are not in memory
 
     solver_: str
     solver_reason_: str
@@ -56,25 +59,25 @@ class BaseMesh(Parameters, Outputs):
     best_restart_: int
     l2_: float
     feature_importances_: FloatArray
-    target_: str  # the column that `meshnn fit` has learned to predict
+    target_: str  # the target column of `meshnn fit`
     _built: dict[str, Any]  # the parameters that the net was built from
-    _made: Mesh | Topology | None = None  # what the parameter `mesh` stood for when the net was built
-    _laplace: Any  # of a regressor: the uncertainty of the weights, or why it is not known
-    _l2_found: bool  # whether the penalty was found rather than given
-    _solver_state: Tree | None  # what partial_fit or a warm start continues with
+    _prototype: Mesh | Topology | None = None  # the resolved value of the parameter `mesh`
+    _laplace: Any  # of a regressor: the uncertainty of the weights, or the reason why it is not available
+    _l2_searched: bool  # whether the penalty was found by a search instead of given
+    _solver_state: Tree | None  # the state from which partial_fit or a warm start continues
     _stream_seed: int
-    _stream_weight = 0.0  # samples of a stream that the scaling was learned from; 0: it comes from `fit` and stays
-    _under_way: str  # the weights that a run with a checkpoint began from, until it has ended
+    _stream_weight = 0.0  # total sample weight behind the scaling of a stream; 0: `fit` set the scaling, which is fixed
+    _start_fingerprint: str  # fingerprint of the initial weights of an unfinished run with a checkpoint
 
-    # methods of subclasses:
-    _checked_y: Callable[[Any, Any], Any]  # y as scikit-learn checks it
-    _targets: Callable[[Any, Array | None, bool], tuple[Any, Array | None, int]]  # with weights and number of outputs
-    _answers: Callable[[Any], Any]  # the inverse: y in the form of predictions
+    # Methods of subclasses:
+    _checked_y: Callable[[Any, Any], Any]  # y after the checks of scikit-learn
+    _targets: Callable[[Any, Array | None, bool], tuple[Any, Array | None, int]]  # targets, weights, number of outputs
+    _original_y: Callable[[Any], Any]  # the inverse of `_targets`
 
     def _checked(
         self, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None, first: bool
     ) -> tuple[Preprocessing, RowBlock, int]:
-        """Return a preprocessing (a new one unless one is `known`), checked samples and the number of outputs."""
+        """Return the preprocessing (`known` or a new one), the checked samples and the number of outputs."""
         name = type(self).__name__
         if y is None:
             raise DataError(f"{name} requires y to be passed, but the target y is None")
@@ -93,48 +96,49 @@ class BaseMesh(Parameters, Outputs):
             raise DataError(f"the weight of sample {k} is {weight[k]:g}; pass weights of at least 0, not all of them 0")
         return preprocessing, RowBlock(features, targets, weight), n_outputs
 
-    def _checked_apart(self, X: Any, y: Any, data: ArrayData | OutOfCoreData) -> RowBlock:
-        """Return samples to hold out, checked like those to learn from."""
+    def _checked_validation(self, X: Any, y: Any, data: ArrayData | OutOfCoreData) -> RowBlock:
+        """Return the hold-out set, checked like the training samples."""
         if X is None or y is None:
             raise DataError("X_val and y_val go together; pass both, or neither")
         if is_out_of_core(X) and not isinstance(X, np.ndarray):
-            raise DataError(f"X_val is {type(X).__name__}, expected rows in memory; read those to be held out")
+            raise DataError(f"X_val is {type(X).__name__}, expected samples in memory; load them first")
         before = dict(self.__dict__)
         _, samples, _ = self._checked(X, y, None, data.preprocessing, False)
-        self.__dict__.update(before)  # the form of y is decided by the samples to learn from
+        self.__dict__.update(before)  # the training samples alone decide the form of y
         if samples.y.shape[1:] != data.target_shape:
             raise DataError("y_val and y do not have the same columns; pass targets of the same kind")
         return samples
 
     def _scorer(self, held_out: RowBlock | None) -> Callable[[], float] | None:
-        """Return a function that scores the current net on held-out samples."""
+        """Return a function that scores the current net on the hold-out set."""
         scoring = self._stopping().scoring
         if scoring is None:
             return None
         if held_out is None:
             raise MeshError("scoring needs held-out samples; set validation_fraction, or fit with X_val and y_val")
-        model, X, y = copy(self), held_out.X, self._answers(held_out.y)
+        model, X, y = copy(self), held_out.X, self._original_y(held_out.y)
         model.preprocessing_ = replace(self.preprocessing_, n_features=X.shape[1], names=None, encoder=None)
         scorer = check_scoring(model, scoring)
         return lambda: real_number("the result of scoring", scorer(model, X, y), "a finite number", math.isfinite)
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None) -> Self:
-        """Learn from samples.
+        """Fit the net to training samples.
 
         Parameters
         ----------
         X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
-            Columns of a DataFrame are selected by name in `predict`. For data that do not fit in memory: the path of a
-            Parquet file, of a folder of them or of a `.npy` file, a large memory map, an iterator of blocks `(X, y)`,
-            or a Dask DataFrame or array; see docs/large.md.
+            Training samples. The columns of a DataFrame are selected by name in `predict`. For data that do not fit
+            in memory, pass the path of a Parquet file, of a folder of Parquet files or of a `.npy` file, a large
+            memory map, an iterator of blocks `(X, y)`, or a Dask DataFrame or array; see docs/large.md.
         y : array_like (n_samples,), or (n_samples, n_outputs) for regression and for several labels per sample
-            For Parquet files and tables the name of a column, or several.
+            Targets. For Parquet files and tables, the name of a column or a list of names.
         sample_weight : array_like (n_samples,), optional
-            For Parquet files and tables the name of a column.
+            Weight of each sample in the loss, at least 0. By default all weights are 1. For Parquet files and tables,
+            the name of a column.
         X_val, y_val : array_like, optional
-            Samples to hold out: the weights that do best on them are kept, and training stops when they improve no
-            more.
+            Hold-out set. The weights with the lowest loss on it are kept, and training stops when this loss no longer
+            improves. By default `early_stopping` decides whether samples of X are held out.
 
         Returns
         -------
@@ -143,38 +147,38 @@ class BaseMesh(Parameters, Outputs):
         Raises
         ------
         TrainingInterrupted
-            By Ctrl-C: a KeyboardInterrupt that names the epoch. The estimator is then fitted with the best weights so
+            On Ctrl-C: a KeyboardInterrupt that names the epoch. The estimator is then fitted with the best weights so
             far, and its checkpoint is up to date. SIGTERM saves the checkpoint, if there is one, and ends the process.
         """
         checkpoint = self._checkpoint()
         terminated: list[int] = []
         try:
-            with ExitStack() as held, self._unchanged_if_refused():
+            with ExitStack() as resources, self._restored_on_error():
                 settings = self._settings()
-                again = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
-                data = held.enter_context(open_data(self, X, y, sample_weight, again))
+                warm = switch("warm_start", self.warm_start) and hasattr(self, "mesh_")
+                data = resources.enter_context(open_data(self, X, y, sample_weight, warm))
                 if X_val is not None or y_val is not None:
-                    data.held_out = self._checked_apart(X_val, y_val, data)
-                trainer = self._prepared(data, settings, checkpoint, again)
+                    data.held_out = self._checked_validation(X_val, y_val, data)
+                trainer = self._prepared(data, settings, checkpoint, warm)
                 callbacks = self._callbacks()
                 if hasattr(self, "_skl_callbacks"):
                     callbacks.append(SklearnCallbacks(self, trainer.epochs * settings.n_restarts, X, y))
                 if checkpoint is not None:
                     callbacks.append(checkpoint)
-                held = held.pop_all()
-            with held, sigterm_interrupts(terminated, wanted=checkpoint is not None):
+                resources = resources.pop_all()
+            with resources, sigterm_interrupts(terminated, wanted=checkpoint is not None):
                 self._run(trainer, checkpoint, callbacks)
             self._ranges = data.ranges(self.mesh_, self.preprocessing_)
         finally:
             if checkpoint is not None:
                 checkpoint.release()
-            if terminated:  # everything is saved: now the process ends as the signal demands
+            if terminated:  # the checkpoint is saved: end the process
                 signal.raise_signal(signal.SIGTERM)
         return self
 
     @contextmanager
-    def _unchanged_if_refused(self) -> Iterator[None]:
-        """Restore all attributes after an error: a mixture of two fits would predict nonsense."""
+    def _restored_on_error(self) -> Iterator[None]:
+        """Restore all attributes after an error, so that the estimator never mixes two fits."""
         before = dict(self.__dict__)
         try:
             yield
@@ -184,15 +188,15 @@ class BaseMesh(Parameters, Outputs):
             raise
 
     def _prepared(
-        self, data: ArrayData | OutOfCoreData, settings: Settings, checkpoint: Checkpoint | None, again: bool
+        self, data: ArrayData | OutOfCoreData, settings: Settings, checkpoint: Checkpoint | None, warm: bool
     ) -> Trainer:
-        """Return the trainer: everything before the first epoch."""
+        """Return the trainer, ready for the first epoch."""
         if data.batch is not None:
             settings = replace(settings, batch_size=data.batch)
         seed, run, resumed = self._seed(), dict[str, str](), None
         if checkpoint is not None:
-            run = describe_run(self, data, again)
-            seeded = isinstance(self.random_state, (int, np.integer))  # a generator has moved on since
+            run = describe_run(self, data, warm)
+            seeded = isinstance(self.random_state, (int, np.integer))  # the state of a generator has changed
             resumed = checkpoint.begin(run, seed if seeded else None)
             seed = seed if resumed is None else resumed.seed
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
@@ -201,9 +205,9 @@ class BaseMesh(Parameters, Outputs):
             data.hold_out(fraction, seeds[0])
         memory: tuple[str, Tree | None] = ("", None)
         builder = self._builder_type(self, self._loss, settings, data.longest)
-        if again:
+        if warm:
             self._continue(builder, data.preprocessing.width, data.n_outputs)
-            choice, settings, memory = as_before(self, settings)
+            choice, settings, memory = warm_start_settings(self, settings)
         else:
             builder.resolve(data.preprocessing.width, data.n_outputs)
             learned = data.learn(builder.output_activation)
@@ -216,37 +220,37 @@ class BaseMesh(Parameters, Outputs):
         )  # fmt: skip
         self._stream_seed, self._solver_state, self._stream_weight = seeds[2], None, 0.0
         if checkpoint is not None:
-            go_on(self, trainer, checkpoint, run, resumed, seed)
+            attach_checkpoint(self, trainer, checkpoint, run, resumed, seed)
         return trainer
 
     def _build(
         self, builder: NetBuilder, preprocessing: Preprocessing, n_samples: int, n_outputs: int, seed: int,
         stream: bool = False,
     ) -> Choice:  # fmt: skip
-        """Make a new net; return the solver for it."""
+        """Build a new net and return the solver for it."""
         n_inputs = preprocessing.width if preprocessing.rotation is None else preprocessing.rotation.rank
-        self.loss_, self._built, self._made = self._loss.name, builder.identity(), builder.prototype
+        self.loss_, self._built, self._prototype = self._loss.name, builder.identity(), builder.prototype
         self.mesh_, choice = builder.build(n_samples, n_inputs, n_outputs, seed, stream)
         self.preprocessing_ = replace(preprocessing, reading=builder.reading)
         return choice
 
     def _continue(self, builder: NetBuilder, n_inputs: int, n_outputs: int) -> None:
-        """Prepare the net to continue learning."""
+        """Prepare the fitted net for further training."""
         builder.check_same(self.mesh_, self._built, (n_inputs, n_outputs))
         reading: Any = self.preprocessing_.reading
-        if reading is not None:  # these sequences may be longer
+        if reading is not None:  # the new sequences may be longer
             self.mesh_.ticks = reading.ticks(builder.longest)
-        if not self.mesh_.values.flags.writeable:  # a memory-mapped model is copied before it is changed
+        if not self.mesh_.values.flags.writeable:  # a memory-mapped model is read-only
             self.mesh_.weights = np.array(self.mesh_.weights)
 
     def _run(self, trainer: Trainer, checkpoint: Checkpoint | None, callbacks: list[Callback]) -> None:
-        """Train to the end, reporting every row of the history."""
+        """Train until the end and report every row of the history."""
         self._sync_fitted_attributes(trainer)
-        self._forget_conclusions("the fit was not completed; fit again")
+        self._reset_derived_attributes("the fit was not completed; fit again")
         try:
             with reporter(self._verbosity(), trainer) as show, heard_interrupts() as check:
 
-                def pulse(done: int) -> None:  # in the middle of an epoch of samples that are not in memory
+                def pulse(done: int) -> None:  # called during out-of-core epochs
                     show.pulse(done)
                     if checkpoint is not None:
                         checkpoint.on_epoch_end()
@@ -256,7 +260,7 @@ class BaseMesh(Parameters, Outputs):
                     callback.on_fit_begin()
                 for row in trainer.rows():
                     show(row)
-                    stopping = [each for each in callbacks if each.on_epoch_end(row, self.mesh_)]  # all see the row
+                    stopping = [each for each in callbacks if each.on_epoch_end(row, self.mesh_)]  # calls all
                     if stopping and not trainer.finished:
                         trainer.stop(stopping[0].reason, to_go_on=True)
                     check()
@@ -264,7 +268,7 @@ class BaseMesh(Parameters, Outputs):
             for callback in callbacks:
                 callback.on_fit_end()
             if not trainer.goes_on:
-                self.__dict__.pop("_under_way", None)
+                self.__dict__.pop("_start_fingerprint", None)
             if fall := trainer.fall_at_end():
                 what = f"training ended after {trainer.epochs} epochs, but the loss still fell by"
                 message = f"{what} {fall:.2g} per epoch; raise max_epochs"
@@ -273,7 +277,7 @@ class BaseMesh(Parameters, Outputs):
         except KeyboardInterrupt:
             raise interrupted(trainer, checkpoint) from None
         except BaseException:
-            trainer.stop("stopped by an error", to_go_on=True)  # the best weights so far are kept
+            trainer.stop("stopped by an error", to_go_on=True)  # keeps the best weights so far
             raise
         finally:
             self._sync_fitted_attributes(trainer)
@@ -285,21 +289,21 @@ class BaseMesh(Parameters, Outputs):
     def _sync_fitted_attributes(self, trainer: Trainer) -> None:
         """Set the fitted attributes to the current state of training."""
         best = trainer.best
-        self._solver_state, self._l2_found = best.memory, isinstance(self.l2, str)
+        self._solver_state, self._l2_searched = best.memory, isinstance(self.l2, str)
         self.solver_, self.solver_reason_ = trainer.choice.solver.name, trainer.choice.reason
         self.history_, self.l2_, self.best_restart_ = trainer.history, best.l2, best.restart
         self.n_iter_ = max((row.epoch for row in self._rows_kept()), default=0)
 
-    def _forget_conclusions(self, reason: str) -> None:
-        """Forget what was concluded about other weights."""
+    def _reset_derived_attributes(self, reason: str) -> None:
+        """Remove the attributes that were derived from earlier weights."""
         self.__dict__.pop("feature_importances_", None)
         self._laplace, self._ranges = reason, None
 
     def _finalize(self, trainer: Trainer) -> None:
-        """Compute what only the samples say about the net: importances and the uncertainty of the weights."""
+        """Compute the attributes that need the samples: importances and the uncertainty of the weights."""
         mesh, samples, rotation = self.mesh_, trainer.samples, self.preprocessing_.rotation
         if self.preprocessing_.reading is not None:
-            self._laplace = "it is not known for sequences"
+            self._laplace = "it is not available for sequences"
             return
         try:
             shares = importances(mesh, samples, None if rotation is None else rotation.axes)
@@ -312,7 +316,7 @@ class BaseMesh(Parameters, Outputs):
                 self._laplace = refused
                 return
             self._laplace = Laplace.of(mesh, samples, trainer.best.penalties, trainer.choice.solver.wants_float64)
-        except MeshError as error:  # the net is fitted all the same
+        except MeshError as error:  # the net itself is fitted
             self._laplace = str(error)
 
     def _features(self, X: Any) -> Any:
@@ -322,12 +326,12 @@ class BaseMesh(Parameters, Outputs):
 
     @property
     def loss_curve_(self) -> list[float]:
-        """Training loss of every row of the history; of several restarts, of the one that is kept."""
+        """Training loss per row of the history, for the restart that was kept."""
         return [row.loss for row in self._rows_kept()]
 
     @property
     def validation_scores_(self) -> list[float]:
-        """Loss of the held-out samples, or their score with `scoring`, of every row of the history."""
+        """Loss (or score, with `scoring`) on the hold-out set per row of the history, for the restart that was kept."""
         scores = [row.validation for row in self._rows_kept()]
         if all(map(math.isnan, scores)):
             raise AttributeError("validation_scores_: no samples were held out; set early_stopping=True, or pass X_val")
@@ -338,7 +342,13 @@ class BaseMesh(Parameters, Outputs):
         return [row for row in self.history_ if row.restart == self.best_restart_]
 
     def explain(self, batch_size: int = 64) -> str:
-        """Describe what each gradient method costs on the fitted net, and why this solver was chosen."""
+        """Return a text with the cost of each gradient method on the fitted net and the reason for the solver.
+
+        Parameters
+        ----------
+        batch_size : int, default=64
+            Batch size for which the costs are computed.
+        """
         check_is_fitted(self, "mesh_")
         return f"{self.mesh_.explain(batch_size)}\nsolver {self.solver_}: {self.solver_reason_}."
 
@@ -349,19 +359,19 @@ class BaseMesh(Parameters, Outputs):
         return getattr(plots, name)(self, *ax)
 
     def plot_history(self, ax: Any = None) -> Any:
-        """Draw loss and accuracy by epoch on Matplotlib axes (new ones by default), and return them."""
+        """Draw loss and accuracy per epoch on Matplotlib axes (by default new ones) and return the axes."""
         return self._plot("plot_history", ax)
 
     def plot_graph(self, ax: Any = None) -> Any:
-        """Draw the net on Matplotlib axes (new ones by default), and return them."""
+        """Draw the net on Matplotlib axes (by default new ones) and return the axes."""
         return self._plot("plot_graph", ax)
 
     def plot_importances(self, ax: Any = None) -> Any:
-        """Draw `feature_importances_` as bars on Matplotlib axes (new ones by default), and return them."""
+        """Draw `feature_importances_` as bars on Matplotlib axes (by default new ones) and return the axes."""
         return self._plot("plot_importances", ax)
 
     def _html_repr(self) -> str:
-        """Return what notebooks show: scikit-learn's diagram, and the graph of a fitted net."""
+        """Return the HTML for notebooks: the diagram of scikit-learn and the graph of a fitted net."""
         shown = str(super()._html_repr())
         if not hasattr(self, "mesh_"):
             return shown
@@ -369,7 +379,7 @@ class BaseMesh(Parameters, Outputs):
         return f"{shown}<figure>{self._plot('graph_svg')}<figcaption>{caption}</figcaption></figure>"
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted estimator to a `.mesh` file; `meshnn.load` reads it."""
+        """Write the fitted estimator to a `.mesh` file, which `meshnn.load` reads."""
         from meshnn.estimators.storing import to_tree
 
         check_is_fitted(self, "mesh_")

@@ -15,7 +15,7 @@ from meshnn.arguments import real_number
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.base import BaseMesh
-from meshnn.estimators.continuing import pass_over, streams
+from meshnn.estimators.continuing import partial_fit_pass, supports_partial_fit
 from meshnn.estimators.outputs import ClassOutputs
 from meshnn.estimators.scaling import is_sparse
 
@@ -24,87 +24,122 @@ from meshnn.estimators.scaling import is_sparse
 class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
 
-    If y is an indicator matrix (n_samples, n_labels) of 0 and 1, a sample may have several labels: there is one output
-    per label, each with a sigmoid of its own, and `predict` returns such a matrix.
+    If y is an indicator matrix (n_samples, n_labels) of 0 and 1, a sample may have several labels. The net then has one
+    sigmoid output per label, and `predict` returns such a matrix.
 
-    Size, activations, solver and penalty are chosen from the samples unless they are given: by default a fit first
-    tries penalties, and where it is affordable both kinds of solvers, on held-out samples, then learns from all.
+    Number of hidden neurons, activations, solver and penalty are chosen from the samples unless they are given. By
+    default a fit first compares penalties on held-out samples, and also the solver "lm" where it is affordable. The
+    final net is trained on all samples.
 
     Parameters
     ----------
-    hidden : "auto", int or tuple of int
-        Hidden neurons of `Topology.mesh`, in which everything feeds everything; several numbers are the sizes of layers
-        (`Topology.layered`). "auto" is 16 to 64, more for more samples, fewer if there are many features; 16 where lm
-        comes first.
-    mesh : None, Mesh, Topology or callable
-        A net of your own instead. Of a `Mesh` everything is taken: graph, ticks, activations, tied and fixed edges and
-        initial weights; a `Topology` is the graph alone. A callable of (n_inputs, n_outputs) makes either. There is one
-        input per feature and one output per class.
+    hidden : "auto", int or tuple of int, default="auto"
+        Number of hidden neurons of `Topology.mesh`, in which all neurons are connected with each other. A tuple gives
+        the sizes of the layers of `Topology.layered`. "auto" chooses 4 to 64 neurons (more for more samples, fewer for
+        many features), and 16 where lm is the given or default solver. Raise it if the training loss stays high.
+    mesh : Mesh, Topology or callable, optional
+        A graph or net to use instead of `hidden`. A `Topology` gives the graph only. A `Mesh` also gives ticks,
+        activations, tied and fixed edges and initial weights. A callable of (n_inputs, n_outputs) returns either. The
+        graph needs one input per feature (after encoding) and one output per class.
     ticks : int, optional
-        By default as many as the graph needs.
-    activation : str, or list of str
-        Of the hidden neurons. "auto" alternates relu and elu from 8 hidden neurons and 100 samples on if lm is neither
-        taken nor tried, else it is tanh.
+        Number of ticks that the net runs for. By default `Topology.default_ticks()`. More ticks let signals pass
+        through longer paths and cycles, at a proportional cost.
+    activation : "auto", str or list of str, default="auto"
+        Activation of the hidden neurons, or a list with one activation per neuron. "auto" alternates relu and elu if
+        there are at least 8 hidden neurons and more than 100 samples and the solver lm is neither used nor tried;
+        otherwise it is tanh.
     loss : str, optional
-        "cross_entropy", for an indicator matrix "binary_cross_entropy"; of a regressor "squared_error" (the default),
-        "huber", "poisson" or "quantile".
-    solver : "auto", "lm", "adam", "sgd" or a solver object
-        `Adam(learning_rate=..., schedule=...)`, `SGD(...)` and `LM()` of `meshnn.training` hold options; a grid search
-        reaches them as `solver__learning_rate`. "auto" is adam for classes, and lm for values if edges² x samples
-        fits a budget. With l2="auto" both are tried on held-out samples where lm fits its budget. `explain()` reports
-        the choice.
-    batch_size : "auto", int or None
-        Of adam and sgd; None is all samples at once, "auto" is 32 up to 2,500 samples, 64 up to 50,000, else 256.
-    max_epochs : "auto" or int
-        Passes over the samples; iterations of lm. "auto" is as many passes as make 4,000 steps, at least 15; 300
-        iterations.
-    l1, l2 : float, float, "auto" or "evidence"
-        Penalties: `l1 * sum |w| + l2 / 2 * sum w²` is added to the mean loss; bias edges are left out. With "auto",
-        l2 is chosen by held-out samples (`X_val`, those of early_stopping, or folds), see `l2_`; with `structure`, in
-        `partial_fit` and with fewer than 8 samples it is 1e-4. "evidence" is for solver="lm", which then finds
-        penalties on the way without holding anything out.
-    tol : float
-        Stop when the loss has not fallen by `tol` in 20 epochs (or `EarlyStopping.patience`); tol=0 never stops. adam
-        and sgd lower their rate first, unless it is constant.
-    n_restarts : int
-        Starts from other weights; the best is kept, by validation loss if there is one, else by training loss.
-    early_stopping : bool or EarlyStopping
-        Hold out a tenth of the samples (or `X_val, y_val` of `fit`) and keep the weights that do best on them.
-        `meshnn.training.EarlyStopping` has options: the fraction, the patience and a score of scikit-learn.
-    gradient : "auto", "forward", "factored", "influence" or "adjoint"
-        The method, see `Mesh.gradient`; all of them are exact.
+        Loss function. The default, and only choice, is "cross_entropy" for one class per sample and
+        "binary_cross_entropy" for an indicator matrix. `MeshRegressor` has several losses.
+    solver : "auto", "lm", "adam", "sgd" or a solver object, default="auto"
+        Training algorithm. The objects `Adam(learning_rate=..., schedule=...)`, `SGD(...)` and `LM()` of
+        `meshnn.training` hold options, which a grid search sets as `solver__learning_rate`. "auto" uses adam for
+        classification; for regression it uses lm (Levenberg-Marquardt) if edges² x samples is within a budget. With
+        l2="auto" both are compared on held-out samples where lm is within its budget. `explain()` reports the choice.
+    batch_size : "auto", int or None, default="auto"
+        Samples per step of adam and sgd. None takes all samples at once. "auto" is 32 up to 2,500 samples, 64 up to
+        50,000 and 256 beyond. Large batches are faster per epoch, small ones often find better weights.
+    max_epochs : "auto" or int, default="auto"
+        Maximum number of passes over the samples, or of iterations of lm. "auto" is 300 iterations of lm, and as many
+        passes as make 4,000 steps, at least 15 (fewer if 15 would be more than 20,000 steps). Raise it if a
+        `ConvergenceWarning` is shown.
+    l1 : float, default=0.0
+        Strength of the l1 regularisation: `l1 * sum |w|` is added to the mean loss, without the bias edges. It drives
+        weights to zero. The solver lm does not support it.
+    l2 : "auto", float or "evidence", default="auto"
+        Strength of the l2 regularisation: `l2 / 2 * sum w²` is added to the mean loss, without the bias edges. "auto"
+        chooses it on held-out samples (`X_val`, those of `early_stopping`, or cross-validation folds); it is 1e-4 with
+        `structure`, in `partial_fit` and with fewer than 8 samples. A number saves the time of the search. "evidence"
+        requires solver="lm", which then estimates penalties during training without a hold-out set. `l2_` holds the
+        value that was used.
+    tol : float, default=1e-4
+        Training stops when the loss has not fallen by `tol` within 20 epochs (or `EarlyStopping.patience`). adam and
+        sgd then first lower the learning rate, unless its schedule is constant. tol=0 always trains for `max_epochs`.
+    n_restarts : int, default=1
+        Number of training runs from different random weights. The run with the lowest validation loss is kept, or with
+        the lowest training loss if there is no hold-out set. Raise it if the result depends on `random_state`.
+    early_stopping : bool or EarlyStopping, default=False
+        If True, hold out a tenth of the samples (or use `X_val, y_val` of `fit`), keep the weights with the lowest
+        loss on them, and stop when this loss no longer improves. `meshnn.training.EarlyStopping` has options for the
+        fraction, the patience and a scikit-learn score. Use it if the net overfits.
+    gradient : "auto", "forward", "factored", "influence" or "adjoint", default="auto"
+        Method that computes the gradient, see `Mesh.gradient`. All methods are exact and differ in time and memory
+        only. "auto" takes the fastest one that fits in memory and prefers forward-only methods.
     structure : policy or list of policies, optional
-        How the graph changes while it learns: `meshnn.training.structure.Prune`, `Regrow`, `Sparsify`, `Grow`.
-    standardize : bool
-        Scale features to mean 0 and variance 1 first.
-    max_categories : int
-        Text and category columns of a DataFrame are one-hot encoded; of those with more levels, the rarest share one.
-    class_weight : None, "balanced" or dict
-    warm_start : bool
-        `fit` continues from the weights it has, with the solver and the penalties of before where they are not given.
-    callbacks : callable, Callback, or list of them
-        Functions are called with (row, mesh) after every row of the history; a true result stops. In
-        `meshnn.training`: `Checkpoint(path)` saves the state now and then, and `fit` resumes from such a file;
-        `TimeLimit(seconds)` stops in time with the best weights so far.
+        Changes of the graph during training: `Prune`, `Regrow`, `Sparsify` or `Grow` of `meshnn.training.structure`.
+        By default the graph is fixed.
+    standardize : bool, default=True
+        Scale each feature to mean 0 and variance 1. Set it to False if the features are already scaled.
+    max_categories : int, default=100
+        Maximum number of one-hot features per text or category column of a DataFrame. The rarest levels of a column
+        with more levels share one feature.
+    class_weight : None, "balanced" or dict, default=None
+        Weight of each class in the loss. "balanced" gives all classes the same total weight, for classes of very
+        different frequency. A dict maps classes to weights; classes that are not in it have weight 1. Not available
+        for an indicator matrix.
+    warm_start : bool, default=False
+        If True, `fit` continues from the fitted weights. Solver and penalties stay as in the previous fit unless they
+        are given.
+    callbacks : callable, Callback, or list of them, optional
+        A callable is called with (row, mesh) after each row of the history and stops the fit by returning a true
+        value. `meshnn.training.Checkpoint(path)` saves the state every 10 seconds, and a later `fit` resumes from the
+        file. `meshnn.training.TimeLimit(seconds)` stops after a given time with the best weights so far.
     n_jobs : int, optional
-        Threads. By default as many as pay; -1 is all cores, -2 all but one.
-    verbose : int or bool
-        1 shows a progress bar (in a log, a line now and then), 2 prints every row.
-    random_state : int, RandomState, Generator or None
+        Number of threads. By default as many as speed up the computation; -1 is all cores, -2 all but one.
+    verbose : int or bool, default=0
+        1 shows a progress bar (or a line at intervals if the output is not a terminal), 2 prints every row of the
+        history.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of initial weights, batches and hold-out sets. Pass an int for reproducible results.
 
     Attributes
     ----------
     mesh_ : Mesh
+        The trained net.
+    classes_ : array (n_classes,)
+        Classes in sorted order, one per output.
     history_ : History
-    encoder_ : meshnn.tables.encoder.Encoder
-        How a DataFrame becomes features: columns are found by name, gaps are filled, texts are one-hot encoded.
+        One row per epoch with loss, accuracy, gradient norm and time.
     loss_curve_, validation_scores_ : list of float
-        Columns of the history, of the start that is kept.
+        Columns of the history for the restart that was kept.
     feature_importances_ : array (n_features,)
-        Mean absolute derivative of the outputs by each feature, times the feature's spread, as shares of 1; over up to
-        1000 training samples. It tells what the fitted net follows, not what causes what, and two features that say the
-        same share it. There is none after `partial_fit`.
-    classes_, n_iter_, n_features_in_, feature_names_in_, solver_, solver_reason_, best_restart_
+        Mean absolute derivative of the outputs with respect to each feature, times the standard deviation of the
+        feature, over up to 1,000 training samples; the values sum to 1. They describe the fitted net, not causes, and
+        two redundant features share their importance. Not available after `partial_fit`.
+    encoder_ : meshnn.tables.encoder.Encoder
+        Encoding of a DataFrame: columns are selected by name, missing values are filled, text is one-hot encoded.
+    l2_ : float
+        The l2 penalty that was used.
+    solver_, solver_reason_ : str
+        The solver that was used, and the reason for the choice.
+    n_iter_ : int
+        Number of epochs of the restart that was kept.
+    best_restart_ : int
+        Number of the restart that was kept.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : array (n_features,)
+        Names of the columns of X. Only defined if all columns have names.
 
     Examples
     --------
@@ -149,7 +184,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         several = y.ndim == 2
         if not first and hasattr(self, "mesh_") and several != self._several:
             was = "a matrix of labels" if self._several else "one class per sample"
-            raise DataError(f"y was {was} before, and now it is not; start a new estimator, or set warm_start=False")
+            raise DataError(f"y was {was} before, and now it is not; use a new estimator, or set warm_start=False")
         self._several, classes = several, np.arange(y.shape[1]) if several else np.unique(y)
         if first:
             self.classes_ = classes
@@ -162,21 +197,21 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
             return y, sample_weight, len(known)
         unknown = sorted(set(classes.tolist()) - set(known), key=str)
         if unknown:
-            advice = "name all classes at the first partial_fit, or fit anew with warm_start=False"
+            advice = "name all classes at the first partial_fit, or set warm_start=False for a new fit"
             raise DataError(f"y holds the class {unknown[0]!r}, which is not among {known}; {advice}")
         if len(known) < 2:
-            raise DataError(f"y holds one class only, {known[0]!r}; a classifier needs at least two classes")
+            raise DataError(f"y has only the class {known[0]!r}; a classifier needs at least two classes")
         labels = np.searchsorted(self.classes_, y)
         if self.class_weight is not None:
             balance = self._class_weights(labels, sample_weight, known)
             sample_weight = balance[labels] * (1.0 if sample_weight is None else sample_weight)
         return labels, sample_weight, len(known)
 
-    def _answers(self, targets: Array) -> Array:
+    def _original_y(self, targets: Array) -> Array:
         return targets.astype(np.int64) if self._several else np.asarray(self.classes_[targets])
 
     def _class_weights(self, labels: Array, sample_weight: Array | None, known: list[Any]) -> Array:
-        """Return the weight of each class; with "balanced" the weights of all classes have the same sum."""
+        """Return the weight of each class; "balanced" gives all classes the same total weight."""
         if isinstance(self.class_weight, dict):
             strange = sorted(set(self.class_weight) - set(known), key=str)
             if strange and any(label not in self.class_weight for label in known):
@@ -188,33 +223,47 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         sums = np.bincount(labels, sample_weight, minlength=len(known))
         return np.divide(sums.sum() / np.count_nonzero(sums), sums, out=np.zeros(len(known)), where=sums > 0)
 
-    @available_if(streams)
+    @available_if(supports_partial_fit)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> MeshClassifier:
-        """One pass over some samples, for streams; `classes` names all classes at the first call (not those of labels
-        in columns, which are all there).
+        """Train for one pass over some samples, for streams.
 
-        The scaling of the features follows mean and spread of all samples so far; if `fit` came before, it stays that
-        of `fit`. Callbacks see every call.
+        The scaling of the features is updated to mean and standard deviation of all samples so far; after `fit` it is
+        fixed. Callbacks are called once per call.
+
+        Parameters
+        ----------
+        X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
+            Training samples.
+        y : array_like (n_samples,) or (n_samples, n_labels)
+            Targets.
+        classes : array_like (n_classes,), optional
+            All classes. Required in the first call, unless y is an indicator matrix.
+        sample_weight : array_like (n_samples,), optional
+            Weight of each sample in the loss. By default all weights are 1.
+
+        Returns
+        -------
+        self
         """
         if isinstance(self.class_weight, str):
             what = f"class_weight is {self.class_weight!r}, but partial_fit has not seen all samples"
             raise MeshError(f"{what}; pass a dictionary of weights")
         named = None if classes is None else np.unique(column_or_1d(classes))
         if named is None and _columns(y) > 1:
-            named = np.arange(_columns(y))  # all labels are there
+            named = np.arange(_columns(y))  # an indicator matrix has all labels
         before = getattr(self, "classes_", named)
         if before is None:
             raise DataError("the first call of partial_fit needs all classes: pass classes=np.unique(y_all)")
         if named is not None and not np.array_equal(named, before):
             raise DataError(f"classes is {named.tolist()}, but it was {before.tolist()} before; leave it out")
-        pass_over(self, X, y, sample_weight, classes_=before)
+        partial_fit_pass(self, X, y, sample_weight, classes_=before)
         return self
 
 
 def _columns(y: Any) -> int:
-    """Return the number of columns of y; several mark the labels of a sample."""
+    """Return the number of columns of y; more than one is an indicator matrix of labels."""
     try:
         shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
-    except ValueError:  # lists of different lengths; they are refused elsewhere
+    except ValueError:  # lists of different lengths, which later checks refuse
         return 1
     return int(shape[1]) if len(shape) == 2 else 1

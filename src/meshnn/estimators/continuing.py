@@ -1,4 +1,4 @@
-"""How training continues: warm starts, checkpoints, which identify a run, and `partial_fit`."""
+"""Continued training: warm starts, checkpoints and `partial_fit`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from meshnn.estimators.base import BaseMesh
 
 
-def as_before(model: BaseMesh, settings: Settings) -> tuple[Choice, Settings, tuple[str, Tree | None]]:
-    """Return solver, settings and memory for a warm start: those of the earlier fit where none are given.
+def warm_start_settings(model: BaseMesh, settings: Settings) -> tuple[Choice, Settings, tuple[str, Tree | None]]:
+    """Return the solver, settings and solver state of a warm start; values that are not given stay as in the last fit.
 
-    Trying others on held-out samples would say little: the net has learned from all of them.
+    There is no search on held-out samples, because the net was already trained on all samples.
     """
     asked = settings.asked != "auto"
     solver = next(each for each in settings.candidates if asked or each.name == model.solver_)
-    choice = Choice(solver, "as asked for" if asked else "that of the fit before")
+    choice = Choice(solver, "as asked for" if asked else "same solver as in the previous fit")
     state = model._solver_state if solver.warms and solver.name == model.solver_ else None
-    if isinstance(settings.l2, str) and not model._l2_found:  # it was given before and is to be found now
+    if isinstance(settings.l2, str) and not model._l2_searched:  # previously given, now to be searched
         return choice, settings, ("", None)
     if settings.l2 == "auto" and (state is None or state["penalties"] is None):
         settings = replace(settings, l2=float(model.l2_))
@@ -43,21 +43,21 @@ def as_before(model: BaseMesh, settings: Settings) -> tuple[Choice, Settings, tu
 
 
 def interrupted(trainer: Trainer, checkpoint: Checkpoint | None) -> TrainingInterrupted:
-    """Stop the trainer and save the checkpoint; return what to raise."""
+    """Stop the trainer and save the checkpoint; return the exception to raise."""
     trainer.stop("interrupted", to_go_on=True)
     resume, path = "", None
     if checkpoint is not None:
         checkpoint.on_fit_end()
         if checkpoint.exists:
             path = checkpoint.path
-            resume = f"; fit again with Checkpoint({str(path)!r}) to go on"
+            resume = f"; fit again with Checkpoint({str(path)!r}) to continue"
     epoch = trainer.history[-1].epoch if len(trainer.history) else 0
     kept = f"after epoch {epoch}: the best weights so far are kept" if epoch else "before its first epoch"
     return TrainingInterrupted(f"training was interrupted {kept}{resume}", epoch, path)
 
 
-def describe_run(model: BaseMesh, data: ArrayData | OutOfCoreData, again: bool) -> dict[str, str]:
-    """Return what identifies a run: the parameters that decide the course of training, and the data."""
+def describe_run(model: BaseMesh, data: ArrayData | OutOfCoreData, warm: bool) -> dict[str, str]:
+    """Return fingerprints that identify a run: the parameters that affect training, and the data."""
     unimportant = ("callbacks", "n_jobs", "verbose", "random_state")
     named = {k: v for k, v in model.get_params(deep=False).items() if k not in unimportant}
     net = model._builder_type(model, model._loss, model._settings()).identity()
@@ -66,21 +66,21 @@ def describe_run(model: BaseMesh, data: ArrayData | OutOfCoreData, again: bool) 
         stopping = replace(stopping, scoring="a callable")
     named |= {"hidden": net["hidden"], "mesh": net["mesh"], "early_stopping": stopping}
     named["estimator"] = model._preprocessing_type.kind + model._kind
-    arrays, texts = data.described()
-    arrays["weights"] = model.mesh_.weights if again else None
+    arrays, texts = data.identity()
+    arrays["weights"] = model.mesh_.weights if warm else None
     if data.held_out is not None:
         arrays |= {"X_val": data.held_out.X, "y_val": data.held_out.y}
     run = fingerprint(named, arrays) | texts
-    if again and hasattr(model, "_under_way"):
-        run["weights"] = model._under_way  # an interrupted run goes on, whatever its weights are now
-    model._under_way = run["weights"]
+    if warm and hasattr(model, "_start_fingerprint"):
+        run["weights"] = model._start_fingerprint  # the weights of an interrupted run have changed
+    model._start_fingerprint = run["weights"]
     return run
 
 
-def go_on(
+def attach_checkpoint(
     model: BaseMesh, trainer: Trainer, checkpoint: Checkpoint, run: dict[str, str], resumed: Resumed | None, seed: int
 ) -> None:
-    """Restore the trainer from what the same run has left, and let the checkpoint save it from now on."""
+    """Restore the trainer from the checkpoint of the same run, if any, and let the checkpoint save it from now on."""
     from meshnn.estimators.storing import to_tree
 
     def tree() -> Tree:
@@ -97,16 +97,16 @@ def go_on(
             trainer.finished or trainer.changes or trainer.choice.solver.comes_to_rest
         ):
             what = f"max_epochs was {resumed.epochs} when this run began and is {trainer.epochs} now"
-            ended = f": the run had ended ({trainer.history[-1].note}), delete the checkpoint to start anew"
-            moved = ": the schedule of the rate and policies continue as in a run of that length"
+            ended = f": the run had ended ({trainer.history[-1].note}); delete the checkpoint to start a new run"
+            moved = ": the learning rate schedule and the policies continue as in a run of the new length"
             warnings.warn(what + (ended if trainer.finished else moved), UserWarning, stacklevel=4)
     checkpoint.watch(tree)
 
 
-def streams(estimator: Any) -> bool:
-    """Return whether the estimator can learn from samples a few at a time."""
+def supports_partial_fit(estimator: Any) -> bool:
+    """Return whether the estimator has `partial_fit`; AttributeError explains why not."""
     if not estimator._out_of_core:
-        raise AttributeError("sequences are learned whole, by fit; there is no partial_fit")
+        raise AttributeError("estimators of sequences have no partial_fit; use fit")
     asked = candidates(estimator.solver)
     if not any(solver.streams for solver in asked):
         able = ", ".join(f'"{kind.name}"' for kind in SOLVERS if kind.streams)
@@ -114,26 +114,26 @@ def streams(estimator: Any) -> bool:
     return True
 
 
-def pass_over(model: BaseMesh, X: Any, y: Any, sample_weight: Any, **attributes: Any) -> None:
-    """Go once through some samples, at a constant rate; the solver's memory is kept from call to call."""
-    with model._unchanged_if_refused():
+def partial_fit_pass(model: BaseMesh, X: Any, y: Any, sample_weight: Any, **attributes: Any) -> None:
+    """Train for one epoch at a constant learning rate; the state of the solver is kept between calls."""
+    with model._restored_on_error():
         model.__dict__.update(attributes)
-        row = _learn(model, X, y, sample_weight)
+        row = _train_one_epoch(model, X, y, sample_weight)
     if model._verbosity() > 1:
         print_row(row)
     for callback in model._callbacks():
         callback.on_epoch_end(row, model.mesh_)
 
 
-def _learn(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> HistoryRow:
-    """Take one epoch and append a row to the history, which is returned."""
+def _train_one_epoch(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> HistoryRow:
+    """Train for one epoch, append a row to the history and return the row."""
     if model.structure is not None:
         raise MeshError("partial_fit cannot change the graph; set structure=None, or use fit")
     settings, first = model._settings(), not hasattr(model, "mesh_")
     found, part, n_outputs = model._checked(X, y, sample_weight, None if first else model.preprocessing_, False)
     solver: Any = next(each for each in settings.candidates if each.streams)
     solver = replace(solver, schedule="constant")
-    # a penalty that was found stays; nothing of a stream can be held out to find another
+    # A stream has no hold-out set for a new search: keep a penalty that was found.
     l2 = model.l2_ if isinstance(settings.l2, str) and not first else settings.fixed_l2
     settings = replace(settings, solver=solver, max_epochs=1, l2=l2)
     builder = model._builder_type(model, model._loss, settings)
@@ -149,13 +149,13 @@ def _learn(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> HistoryRow:
     _adapt_scaling(model, part, first)
     samples = model.preprocessing_.dataset(model.mesh_, part, model._loss)
     run = solver.start(model.mesh_, samples, settings, np.random.default_rng(model._stream_seed))
-    if model._solver_state is not None and model.solver_ == solver.name:  # another solver's memory means something else
+    if model._solver_state is not None and model.solver_ == solver.name:
         run.recall(model._solver_state)
-    model._forget_conclusions("partial_fit has not seen all samples; use fit")
+    model._reset_derived_attributes("partial_fit has not seen all samples; use fit")
     began = time.perf_counter()
     progress = run.advance(1)
     model.solver_, model.solver_reason_ = solver.name, "partial_fit takes first-order steps"
-    model._solver_state, model.l2_, model._l2_found = run.memory(), run.l2, isinstance(model.l2, str)
+    model._solver_state, model.l2_, model._l2_searched = run.memory(), run.l2, isinstance(model.l2, str)
     model.n_iter_ += 1
     spent = model.history_[-1].seconds if len(model.history_) else 0.0
     accuracy = samples.accuracy(progress.correct) if model._loss.classifies else math.nan
@@ -167,10 +167,10 @@ def _learn(model: BaseMesh, X: Any, y: Any, sample_weight: Any) -> HistoryRow:
 
 
 def _adapt_scaling(model: BaseMesh, part: RowBlock, first: bool) -> None:
-    """Let the scaling follow the samples of a stream: it is that of all samples so far; that of a `fit` stays.
+    """Update the scaling of a stream to that of all samples so far; a scaling from `fit` is not changed.
 
-    The weights stay, so the function of the net moves with the scaling, by less and less. Changing the weights so that
-    the function stays is exact, but leaves saturated neurons: on 8 streams the mean score was 0.12 instead of 0.51.
+    The weights stay, so the function of the net changes with the scaling, but less and less. Adapting the weights would
+    keep the function exactly, but leaves saturated neurons: on 8 streams the mean score was 0.12 instead of 0.51.
     """
     if not switch("standardize", model.standardize) or not (first or model._stream_weight > 0.0):
         return

@@ -1,4 +1,4 @@
-"""Where a fit takes its samples from: memory, or rows that do not fit in it."""
+"""Training data of a fit: arrays in memory, or out-of-core rows."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from meshnn.training.samples import RowTransform, Samples
 
 
 def is_out_of_core(X: Any) -> bool:
-    """Return whether X is something else than samples in memory."""
+    """Return whether X is not in memory: a file, an iterator of blocks, a `Dataset` or a Dask collection."""
     return sources.is_out_of_core(X) or isinstance(X, Dataset) or is_dask(X)
 
 
 class ArrayData:
-    """Samples in memory, as `fit` was given them; `known` is the preprocessing that a warm start continues with."""
+    """Samples in memory, as passed to `fit`; `known` is the preprocessing of a warm start."""
 
-    batch: int | None = None  # best batch size, if the data decide it
-    held_out: RowBlock | None = None  # samples in memory to validate with
+    batch: int | None = None  # batch size, if the data determine it
+    held_out: RowBlock | None = None  # hold-out set
 
     def __init__(self, model: Any, X: Any, y: Any, sample_weight: Any, known: Preprocessing | None) -> None:
         self._model, self._given, self._new = model, X, known is None
@@ -45,41 +45,41 @@ class ArrayData:
 
     @property
     def longest(self) -> int:
-        """Steps of the longest sequence; 0 of rows."""
+        """Number of steps of the longest sequence; 0 if X has rows instead of sequences."""
         parts = [part.X for part in (self.samples, self.held_out) if part is not None]
         return max(int(max(getattr(X, "lengths", [0]))) for X in parts)
 
     @property
     def n_samples(self) -> int:
-        """Samples to learn from that have a weight."""
+        """Number of training samples with a positive weight."""
         weight = self.samples.weight
         return int(self.samples.X.shape[0] if weight is None else np.count_nonzero(weight > 0))
 
-    def described(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return arrays and texts that identify these data."""
+    def identity(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the arrays and texts that identify the data."""
         return {"X": self.samples.X, "y": self.samples.y, "sample_weight": self.samples.weight}, {}
 
     def hold_out(self, share: float, seed: int) -> None:
-        """Hold out a share of the samples, at least one; one must be left."""
+        """Hold out a fraction of the samples; at least one is held out and at least one is left."""
         targets, weight, n = self.samples.y, self.samples.weight, len(self.samples.y)
         if n < 2:
-            raise DataError("early_stopping holds samples out, but there is only one; set early_stopping=False")
+            raise DataError("early_stopping needs at least 2 samples, got 1; set early_stopping=False")
         labels = targets if isinstance(targets, np.ndarray) and targets.ndim == 1 else None
         split = HoldoutSplit.stratified(n, min(math.ceil(share * n), n - 1), seed, labels)
         parts = (split.kept, split.held)
         if len(split.held) == 0 or (weight is not None and not all(weight[part].any() for part in parts)):
-            what = "early_stopping needs samples with a weight to learn from and to hold out"
-            raise DataError(f"{what}, two of a class at least; set early_stopping=False")
-        if self._new and self.preprocessing.encoder is not None:  # nothing is learned from what is held out
+            what = "early_stopping needs samples of positive weight in the training set and in the hold-out set"
+            raise DataError(f"{what}, and at least two samples of a class; set early_stopping=False")
+        if self._new and self.preprocessing.encoder is not None:  # do not fit the encoder to the hold-out set
             most, name = self._model.max_categories, type(self._model).__name__
             self.preprocessing, X = self.preprocessing.learn(self._given, most, name, rows=split.kept)
             self.samples = self.samples._replace(X=X)
         self.samples, self.held_out = self.samples.take(split.kept), self.samples.take(split.held)
 
     def learn(self, activation: str) -> Preprocessing:
-        """Return the preprocessing with the scaling learned.
+        """Return the preprocessing with a fitted scaling.
 
-        Where nothing depends on the net while it learns, it may learn from rotated inputs.
+        Inputs may be rotated during training if nothing else uses the net meanwhile.
         """
         model = self._model
         watched = [model.mesh, model.structure, model._checkpoint(), model._stopping().scoring, *model._callbacks()]
@@ -88,37 +88,37 @@ class ArrayData:
         return self.preprocessing.scaled(self.samples, model._loss, model.standardize, activation, rotate)
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
-        """Return samples to train with and samples to validate with."""
+        """Return the training samples and the hold-out set."""
         loss, held_out = self._model._loss, self.held_out
         validation = None if held_out is None else preprocessing.dataset(mesh, held_out, loss)
         return preprocessing.dataset(mesh, self.samples, loss), validation
 
     def ranges(self, mesh: Mesh, preprocessing: Preprocessing) -> Ranges | None:
-        """Return the ranges of features and states of a trained net, which exports in integers need."""
+        """Return the ranges of features and states of a trained net, for integer exports."""
         return Ranges.of(preprocessing.blueprint(mesh), Ranges.rows(self.samples.X))
 
 
 class OutOfCoreData:
-    """Rows that are not in memory: on disk, in blocks or on other machines."""
+    """Out-of-core rows: on disk, in blocks or on other machines."""
 
     longest = 0
     target_shape: tuple[int, ...]  # of one sample
-    held_out: RowBlock | None = None  # given by the user, in memory
+    held_out: RowBlock | None = None  # passed by the user, in memory
     _class_index: Array | None = None
     _class_weight: Array | None = None
 
     def __init__(self, model: Any, rows: Dataset) -> None:
         self._model, self._rows, self.batch, self.n_samples = model, rows, rows.batch_size, rows.n_rows
         if model._stopping().scoring is not None:
-            raise MeshError("scoring is for samples in memory; leave it out: held-out rows are judged by the loss")
+            raise MeshError("scoring requires samples in memory; set scoring=None to use the loss of the held-out rows")
         self.preprocessing = Preprocessing(rows.n_features)
-        if rows.columns is not None:  # columns of tables to predict are selected by name, gaps are filled with means
+        if rows.columns is not None:  # `predict` selects columns by name and fills missing values with means
             means = zip(rows.columns, rows.moments.mean.tolist(), strict=True)
             encoder = Encoder(tuple(Column(name, "numeric", fill=mean) for name, mean in means), True, {})
             self.preprocessing = replace(self.preprocessing, names=tuple(rows.columns), encoder=encoder)
-        self._parts: tuple[Dataset, RowBlock | None] = (rows, None)  # to train and to validate with
+        self._parts: tuple[Dataset, RowBlock | None] = (rows, None)  # training rows and hold-out set
         if model._loss.classifies:
-            model._targets(np.array(rows.labels), None, True)  # sets the classes, or refuses them
+            model._targets(np.array(rows.labels), None, True)  # sets `classes_` after a check
             self.n_outputs, self.target_shape = len(rows.labels), ()
             return
         least = 0.0 if rows.y_min is None else float(rows.y_min.min())
@@ -126,16 +126,16 @@ class OutOfCoreData:
             raise DataError(f"for {model._loss.name} y must not be negative, got {least:g}")
         model._flat, self.n_outputs, self.target_shape = not rows.matrix_targets, rows.n_targets, (rows.n_targets,)
 
-    def described(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return arrays and texts that identify these data."""
+    def identity(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the arrays and texts that identify the data."""
         return {}, {"data": self._rows.fingerprint, "labels": repr(self._rows.labels)}
 
     def hold_out(self, share: float, seed: int) -> None:
-        """Hold out a share of the rows."""
+        """Hold out a fraction of the rows."""
         self._parts = self._rows.hold_out(share, seed)
 
     def learn(self, activation: str) -> Preprocessing:
-        """Return the preprocessing with the scaling learned: features from all rows, targets from some of them."""
+        """Return the preprocessing with a fitted scaling: of features from all rows, of targets from a sample."""
         model, rows = self._model, self._rows
         X, y, weight = rows.few(2**15)
         wanted = switch("standardize", model.standardize)
@@ -152,13 +152,13 @@ class OutOfCoreData:
         if wanted:
             constant = is_constant(rows.moments.mean, rows.moments.spread)
             spread = np.where(constant, 1.0, rows.moments.spread)
-            # what is subtracted from float32 is rounded to it: predictions must subtract the same
+            # Training subtracts a mean rounded to float32, so predictions must use the rounded mean.
             mean = rows.moments.mean.astype(X.dtype).astype(np.float64)
             scaling = replace(scaling, x_mean=mean, x_scale=spread, x_constant=constant)
         return replace(self.preprocessing, scaling=scaling)
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
-        """Return rows to train with and rows to validate with."""
+        """Return the training rows and the hold-out set."""
         s, loss, (training, validation) = preprocessing.scaling, self._model._loss, self._parts
         arrays = (s.x_mean, s.x_scale, s.y_mean, s.y_scale)
         transform = RowTransform(loss.name, str(mesh.dtype), *arrays, self._class_index, self._class_weight)
@@ -167,20 +167,20 @@ class OutOfCoreData:
         return training.prepared(transform), None if validation is None else transform.samples(validation)
 
     def ranges(self, mesh: Mesh, preprocessing: Preprocessing) -> Ranges | None:
-        """Return None: reading all rows once more takes too long."""
+        """Return None: another pass over all rows would take too long."""
         return None
 
 
 @contextmanager
-def open_data(model: Any, X: Any, y: Any, sample_weight: Any, again: bool) -> Iterator[ArrayData | OutOfCoreData]:
-    """Open what `fit` was given, as long as it is needed; `again` if a warm start continues an earlier fit."""
+def open_data(model: Any, X: Any, y: Any, sample_weight: Any, warm: bool) -> Iterator[ArrayData | OutOfCoreData]:
+    """Open the data passed to `fit` and close them at the end of the block; `warm` marks a warm start."""
     if callable(X):
-        raise DataError(f"X is the function {getattr(X, '__name__', X)!s}; pass the blocks that it gives")
+        raise DataError(f"X is the function {getattr(X, '__name__', X)!s}; call it and pass the blocks that it yields")
     if not model._out_of_core or not is_out_of_core(X):
-        yield ArrayData(model, X, y, sample_weight, model.preprocessing_ if again else None)
+        yield ArrayData(model, X, y, sample_weight, model.preprocessing_ if warm else None)
         return
-    if again:
-        raise MeshError("warm_start is for samples in memory; set warm_start=False, or fit with a checkpoint")
+    if warm:
+        raise MeshError("warm_start requires samples in memory; set warm_start=False, or fit with a Checkpoint")
     if isinstance(X, Dataset):
         yield OutOfCoreData(model, X)
         return
@@ -193,8 +193,8 @@ def open_data(model: Any, X: Any, y: Any, sample_weight: Any, again: bool) -> It
         from meshnn.training.out_of_core import RowStore
 
         source = sources.open_source(X, y, sample_weight)
-        with progress("reading", source.n_rows, quiet=model._verbosity() == 0) as told:
-            rows = RowStore(source, model._loss.classifies, report=told)
+        with progress("reading", source.n_rows, quiet=model._verbosity() == 0) as report:
+            rows = RowStore(source, model._loss.classifies, report=report)
     try:
         yield OutOfCoreData(model, rows)
     finally:

@@ -1,6 +1,6 @@
-"""The meaning of the outputs of a net: classes or values. Also fitted models that predict without scikit-learn.
+"""Interpretation of the outputs of a net as classes or values, and fitted models that predict without scikit-learn.
 
-scikit-learn takes longer to import than the rest of `meshnn predict` together.
+The import of scikit-learn would take longer than the rest of `meshnn predict`.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from meshnn.mesh import Mesh
 
 
 class Outputs(Exports):
-    """A net behind its preprocessing, and the meaning of its outputs by its loss."""
+    """A net with its preprocessing and the interpretation of its outputs, which depends on the loss."""
 
     _kind: str
-    loss_: str  # that of the net, even if `loss` was set to another since
+    loss_: str  # the loss of the last fit, also if `loss` was changed since
     mesh_: Mesh
     preprocessing_: Preprocessing
     n_jobs: int | None
     _features: Callable[[Any], Any]  # checked features of X, before scaling
-    _ranges: Ranges | None = None  # of the training rows, for exports in integers
+    _ranges: Ranges | None = None  # of the training rows, for integer exports
 
     @property
     def n_features_in_(self) -> int:
         """Number of columns of X."""
         return self.preprocessing_.n_features
 
-    def _fact(self, name: str, missing: str) -> Any:
-        """Return a fact of the preprocessing; an AttributeError if X had none."""
+    def _required(self, name: str, missing: str) -> Any:
+        """Return an attribute of the preprocessing; AttributeError with the message `missing` if it is None."""
         found = getattr(self.preprocessing_, name)
         if found is None:
             raise AttributeError(missing)
@@ -47,28 +47,28 @@ class Outputs(Exports):
 
     @property
     def feature_names_in_(self) -> Array:
-        """Names of the columns of X, if they have names."""
-        return np.array(self._fact("names", "feature_names_in_: the columns of X had no names"), object)
+        """Names of the columns of X; only defined if all columns have names."""
+        return np.array(self._required("names", "feature_names_in_: the columns of X had no names"), object)
 
     @property
     def encoder_(self) -> Any:
-        """How a table becomes features, if X was one."""
-        return self._fact("encoder", "encoder_: X was not a table")
+        """The encoder from tables to features; only defined if X was a table."""
+        return self._required("encoder", "encoder_: X was not a table")
 
     @property
     def reading_(self) -> Any:
-        """How the net is read in time, if X was sequences."""
-        return self._fact("reading", "reading_: X was not sequences")
+        """When the outputs are read; only defined if X was sequences."""
+        return self._required("reading", "reading_: X was not sequences")
 
     def _learner(self) -> Any:
-        """Return a stream that continues from what training has found."""
+        """Return a stream that continues from the trained weights."""
         from meshnn.streaming.portable import portable_of
 
-        self.blueprint()  # raises if nothing was learned yet
+        self.blueprint()  # raises if the model is not fitted
         return portable_of(self)
 
     def _predicted(self, X: Any, meaning: Callable[[Array, Any, str], Any], method: str) -> Any:
-        """Apply a function of raw outputs, features and the name of a method; return its result in the form of X.
+        """Return `meaning` of the raw outputs, the features and the method name, in the form of X.
 
         X may also be the path of a table or a Dask collection.
         """
@@ -76,7 +76,7 @@ class Outputs(Exports):
             from meshnn.integrations.dask import predict
 
             if method == "predict with std":
-                raise MeshError("predictions of a Dask collection have no further arguments; compute a part first")
+                raise MeshError("return_std is not available for a Dask collection; compute a part of it first")
             return predict(self, X, method)
         if isinstance(X, (str, PathLike)):
             from meshnn.tables.reader import row_blocks
@@ -92,15 +92,15 @@ class Outputs(Exports):
         return self.preprocessing_.grouped(found, features, X)
 
     def blueprint(self) -> Blueprint:
-        """Return what the model computes as plain values and arrays; exports are written from it."""
+        """Return the computation of the model as plain values and arrays, the source of all exports."""
         if not hasattr(self, "mesh_"):
-            raise ExportError(f"this {type(self).__name__} has learned nothing yet; call fit first")
+            raise ExportError(f"this {type(self).__name__} is not fitted; call fit first")
         kind = (self.preprocessing_.kind + self._kind).title().replace(" ", "")
         title = f"{'Mesh' * type(self).__name__.startswith('Mesh')}{kind}: {self.mesh_!r}"
         return replace(self.preprocessing_.blueprint(self.mesh_), ranges=self._ranges, title=title)
 
     def _encoded_samples(self, X: Any) -> Any:
-        """Return the features of a DataFrame; arrays are taken to be encoded."""
+        """Return the features of a DataFrame; arrays are returned unchanged."""
         p = self.preprocessing_
         return p.features(X, type(self).__name__) if is_frame(X) and p.reading is None else X
 
@@ -111,7 +111,7 @@ class Outputs(Exports):
 
 
 class ClassOutputs(Outputs):
-    """Outputs are classes, or labels of which a sample may have several."""
+    """Mixin for classifiers, with one class per sample or several labels per sample."""
 
     _kind = "classifier"
     _several = False  # whether y was an indicator matrix at the last fit
@@ -123,11 +123,11 @@ class ClassOutputs(Outputs):
         return replace(found, link="sigmoid" if several else "softmax", classes=classes, several=several)
 
     def decision_function(self, X: Any) -> Array:
-        """Return the outputs (n_samples, n_classes); of two classes the logit of the second one (n_samples,)."""
+        """Return the outputs (n_samples, n_classes); for two classes the logit of the second class (n_samples,)."""
         return self._predicted(X, self._meaning, "decision_function")
 
     def predict_proba(self, X: Any) -> Array:
-        """Return probabilities (n_samples, n_classes): softmax of the outputs, of several labels their sigmoid."""
+        """Return probabilities (n_samples, n_classes): softmax of the outputs, or sigmoid for several labels."""
         return self._predicted(X, self._meaning, "predict_proba")
 
     def predict_log_proba(self, X: Any) -> Array:
@@ -135,14 +135,15 @@ class ClassOutputs(Outputs):
         return self._predicted(X, self._meaning, "predict_log_proba")
 
     def predict(self, X: Any) -> Array:
-        """Return the most probable class of each sample; of several labels an indicator matrix (n_samples, n_labels).
+        """Return the most probable class per sample (n_samples,).
 
-        Of sequences with readout="all", that of each step, by sequence.
+        For several labels per sample, return an indicator matrix (n_samples, n_labels). For sequences with
+        readout="all", return the class of each step, grouped by sequence.
         """
         return self._predicted(X, self._meaning, "predict")
 
     def _meaning(self, outputs: Array, features: Any, method: str) -> Array:
-        """Return what a method makes of the outputs of the net."""
+        """Return the result of a prediction method, given the outputs of the net."""
         loss = loss_named(self.loss_)
         if method == "predict_proba":
             return loss.predicted(outputs.astype(np.float64))
@@ -154,11 +155,11 @@ class ClassOutputs(Outputs):
 
 
 class ValueOutputs(Outputs):
-    """Outputs are values."""
+    """Mixin for regressors."""
 
     _kind = "regressor"
     _flat: bool  # whether y had one dimension
-    _laplace: Any  # the uncertainty of the weights, or why it is not known
+    _laplace: Any  # the uncertainty of the weights, or the reason why it is not available
 
     def blueprint(self) -> Blueprint:  # noqa: D102
         found, s = super().blueprint(), self.preprocessing_.scaling
@@ -168,12 +169,23 @@ class ValueOutputs(Outputs):
         return replace(found, link=link, y_mean=y_mean, y_scale=y_scale, values=True)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return values (n_samples,), or (n_samples, n_outputs) if y had columns.
+        """Return predictions (n_samples,), or (n_samples, n_outputs) if y was two-dimensional.
 
-        Of sequences with readout="all", those of each step, by sequence. With `return_std` also the standard deviation
-        of a target around its prediction, of the same shape: noise and the uncertainty of the weights (Laplace's
-        approximation, see docs/solvers.md; of nets with more than 1000 live parameters, that of the last layer). For
-        the squared error.
+        For sequences with readout="all", return the predictions of each step, grouped by sequence.
+
+        Parameters
+        ----------
+        X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
+            Samples, or the path of a table.
+        return_std : bool, default=False
+            Also return the standard deviation of a target around its prediction, of the same shape. It combines the
+            noise and the uncertainty of the weights (Laplace approximation, see docs/solvers.md; nets with more than
+            1,000 live parameters use the last layer only). Requires loss="squared_error".
+
+        Returns
+        -------
+        predictions : array
+        std : array, if `return_std` is True
         """
         return self._predicted(X, self._values, "predict with std" if return_std else "predict")
 
@@ -184,14 +196,26 @@ class ValueOutputs(Outputs):
         if method == "predict":
             return found
         if isinstance(self._laplace, str):
-            raise MeshError(f"there is no standard deviation of predictions: {self._laplace}")
+            raise MeshError(f"the standard deviation of predictions is not available: {self._laplace}")
         std = np.sqrt(self._laplace.variance(self.mesh_, p.inputs(features, self.mesh_.dtype))) * p.scaling.y_scale
         return found, std[:, 0] if self._flat else std
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Return lower and upper bounds between which a share `coverage` of the targets is expected.
+        """Return lower and upper bounds that are expected to contain a fraction `coverage` of the targets.
 
-        From the standard deviation of `predict(X, return_std=True)`, taken as that of a normal distribution.
+        The bounds follow from the standard deviation of `predict(X, return_std=True)` and a normal distribution.
+
+        Parameters
+        ----------
+        X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
+            Samples.
+        coverage : float, default=0.9
+            Fraction of targets inside the bounds, between 0 and 1.
+
+        Returns
+        -------
+        lower, upper : array
+            Of the shape of the predictions.
         """
         from statistics import NormalDist
 
@@ -202,14 +226,14 @@ class ValueOutputs(Outputs):
 
 
 class FittedModel:
-    """A fitted estimator from a file, without scikit-learn; features are an array or a table."""
+    """A fitted estimator from a file that does not need scikit-learn; it accepts arrays and tables."""
 
     mesh_: Mesh
     preprocessing_: Preprocessing
     n_jobs: int | None = None
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """Return the parameters that matter for predicting."""
+        """Return the parameters that affect prediction."""
         return {"n_jobs": self.n_jobs}
 
     def set_params(self, **given: Any) -> None:

@@ -1,4 +1,4 @@
-"""The parameters of all estimators, declared once, and callbacks of scikit-learn."""
+"""The parameters of all estimators, and the adapter for scikit-learn's callbacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ except ImportError:  # before scikit-learn 1.9
     CallbackSupportMixin = type("NoCallbacks", (), {})
 
     def with_callbacks(method: Any) -> Any:
-        """Return the method as it is."""
+        """Return the method unchanged."""
         return method
 
 
@@ -61,7 +61,7 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
     _default_loss: ClassVar[str]
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; options of objects as `solver__learning_rate`."""
+        """Set parameters; options of nested objects are written `solver__learning_rate`."""
         nested = next((key for key in params if key.startswith("solver__")), None)
         if nested is not None and not hasattr(params.get("solver", self.solver), "set_params"):
             raise MeshError(f"{nested}: solver is {self.solver!r}; set solver=Adam() or another object first")
@@ -70,7 +70,7 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
 
     @property
     def _loss(self) -> Loss:
-        """The loss to fit with, if it is one of this kind."""
+        """The loss to fit with; raises if the estimator does not support it."""
         default = LOSSES[self._default_loss]
         kind = (default.classifies, default.several)
         mine = [name for name, other in LOSSES.items() if (other.classifies, other.several) == kind]
@@ -78,7 +78,7 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
         return default if self.loss is None else LOSSES[known(what, self.loss, mine)]
 
     def _settings(self) -> Settings:
-        """Return the settings of the trainer, after checks of everything that does not depend on the data."""
+        """Return the settings of the trainer, after all checks that do not depend on the data."""
         self._verbosity()
         own = self.get_params(deep=False)
         given = {name: own[name] for name in Settings.__dataclass_fields__.keys() & own.keys()}
@@ -87,10 +87,10 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
         return with_penalties(Settings(**given, **stopping), as_policies(self.structure))
 
     def _stopping(self) -> EarlyStopping:
-        """Return when to stop; without early stopping nothing is held out."""
+        """Return the rule for early stopping; without early stopping there is no hold-out set."""
         given = self.early_stopping
         if isinstance(given, EarlyStopping):
-            return replace(given)  # its options are checked again: they may have been set since
+            return replace(given)  # checks options that were set after construction
         if not isinstance(given, (bool, np.bool_)):
             raise MeshError(f"early_stopping must be True, False or EarlyStopping(...), got {given!r}")
         return EarlyStopping() if given else EarlyStopping(validation_fraction=None)
@@ -99,18 +99,18 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
         return whole_number("verbose", self.verbose + 0 if isinstance(self.verbose, bool) else self.verbose, least=0)
 
     def _callbacks(self) -> list[Callback]:
-        """Return the callbacks without those that `fit` itself handles."""
+        """Return the callbacks without `Checkpoint` and `TimeLimit`, which `fit` handles itself."""
         return [each for each in as_callbacks(self.callbacks) if not isinstance(each, (Checkpoint, TimeLimit))]
 
     def _checkpoint(self) -> Checkpoint | None:
-        """Return a checkpoint for one run, if there is one among the callbacks."""
+        """Return a fresh copy of the checkpoint among the callbacks, or None."""
         found = [each for each in as_callbacks(self.callbacks) if isinstance(each, Checkpoint)]
         if len(found) > 1:
-            raise MeshError(f"callbacks holds {len(found)} checkpoints, expected at most one")
+            raise MeshError(f"callbacks contains {len(found)} checkpoints, expected at most one")
         return found[0].anew() if found else None
 
     def _seed(self) -> int:
-        """Return the number that all randomness of a fit is derived from."""
+        """Return the seed of all randomness in a fit."""
         state = np.random.default_rng() if self.random_state is None else self.random_state
         if isinstance(state, np.random.Generator):
             return int(state.integers(2**63))
@@ -120,7 +120,7 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
 
 
 class SklearnCallbacks(Callback):
-    """Calls scikit-learn's callbacks (`set_callbacks`, since 1.9): every row of the history is a task of the fit."""
+    """Adapter to scikit-learn's callbacks (`set_callbacks`, since 1.9); each row of the history is a task."""
 
     reason = "stopped by a callback of scikit-learn"
 
@@ -133,7 +133,7 @@ class SklearnCallbacks(Callback):
         self._context.call_on_fit_task_begin(**self._given)
 
     def on_epoch_end(self, row: HistoryRow, mesh: Mesh) -> bool:
-        """Begin and end the task of a row; return whether a callback wants to stop."""
+        """Begin and end the task of a row; return whether a callback stops the fit."""
         if self._left == 0:
             return False
         self._left -= 1
@@ -146,5 +146,5 @@ class SklearnCallbacks(Callback):
         self._context.call_on_fit_task_end(**self._given, reconstruction_attributes=self._fitted)
 
     def _fitted(self) -> dict[str, Any]:
-        """Return what an estimator needs to predict as this one does now; training continues with its own mesh."""
+        """Return a copy of the attributes that prediction needs; training goes on with the original mesh."""
         return {"mesh_": deepcopy(self._model.mesh_)}

@@ -1,4 +1,4 @@
-"""`Preprocessing`: from what users pass (arrays, sparse matrices, DataFrames) to what a net takes."""
+"""`Preprocessing` converts arrays, sparse matrices and DataFrames to inputs of a net."""
 
 from __future__ import annotations
 
@@ -36,25 +36,26 @@ def is_dask(X: Any) -> bool:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How rows become inputs of a net; immutable.
+    """Immutable conversion from rows to inputs of a net.
 
-    Columns of a DataFrame are selected by name: others are ignored, gaps are filled, text is one-hot encoded.
+    Columns of a DataFrame are selected by name. Other columns are ignored, missing values are filled, and text is
+    one-hot encoded.
     """
 
-    n_features: int  # columns, before encoding
-    names: tuple[str, ...] | None = None  # of the columns, if all of them have one
-    encoder: Encoder | None = None  # of DataFrames, and of tables of the command line
-    scaling: Scaling = Scaling(*[np.zeros(0)] * 4)  # noqa: RUF009  # immutable; before one is learned
-    rotation: Rotation | None = None  # while a net learns from a table that is wider than long
-    reading: SequenceTiming | None = None  # of sequences, when outputs are read
+    n_features: int  # number of columns before encoding
+    names: tuple[str, ...] | None = None  # column names, if all columns have one
+    encoder: Encoder | None = None  # for DataFrames and for tables of the command line
+    scaling: Scaling = Scaling(*[np.zeros(0)] * 4)  # noqa: RUF009  # immutable; empty before fitting
+    rotation: Rotation | None = None  # only during training with more columns than rows
+    reading: SequenceTiming | None = None  # for sequences: when outputs are read
 
-    kind: ClassVar[str] = ""  # in front of the kind of model in a file
+    kind: ClassVar[str] = ""  # prefix of the kind of model in a file
 
     @classmethod
     def learn(
         cls, X: Any, max_categories: int, model: str, stream: bool = False, rows: Array | None = None
     ) -> tuple[Self, Any]:
-        """Learn the columns of X, or of some rows of it; return the preprocessing, without a scaling, and all features.
+        """Return a preprocessing fitted to X, or to some rows of X, without a scaling, and the features of all rows.
 
         Constant columns are left out, unless X is the beginning of a stream.
         """
@@ -72,9 +73,9 @@ class Preprocessing:
         return found, found._encode(table)
 
     def scaled(self, samples: RowBlock, loss: Loss, standardize: bool, activation: str, rotate: bool = False) -> Self:
-        """Return the preprocessing with a scaling learned from training samples.
+        """Return the preprocessing with a scaling fitted to training samples.
 
-        It may `rotate` the inputs if there are many more columns than samples that count.
+        With `rotate`, inputs are rotated if there are more columns than samples of positive weight.
         """
         found = replace(self, scaling=Scaling.learn(*samples, switch("standardize", standardize), loss, activation))
         X = samples.X if samples.weight is None else samples.X[samples.weight > 0]
@@ -83,7 +84,7 @@ class Preprocessing:
         return replace(found, rotation=Rotation.of(found.scaling.inputs(X)))
 
     def features(self, X: Any, model: str) -> Any:
-        """Return checked features of rows to predict or to continue learning from."""
+        """Return checked features of rows for prediction or for further training."""
         if self.accepts(X):
             return X
         if self.encoder is not None and is_frame(X):
@@ -100,23 +101,23 @@ class Preprocessing:
         return features
 
     def accepts(self, X: Any) -> bool:
-        """Return whether X can be used as it is: scikit-learn's checks take ten times as long as predicting a row."""
+        """Return whether X needs no conversion. scikit-learn's checks take ten times as long as predicting one row."""
         if type(X) is not np.ndarray or X.dtype not in (np.float64, np.float32) or X.ndim != 2 or len(X) == 0:
             return False
         return self.encoder is None and X.shape[1] == self.n_features and all_finite(X)
 
     @property
     def width(self) -> int:
-        """Number of features, after encoding."""
+        """Number of features after encoding."""
         return self.n_features if self.encoder is None else len(self.encoder.feature_names)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the features, after encoding; none if the columns have none."""
+        """Names of the features after encoding; empty if the columns have no names."""
         return tuple(self.names or ()) if self.encoder is None else tuple(self.encoder.feature_names)
 
     def by_column(self, shares: Array) -> Array:
-        """Sum numbers per feature up to numbers per column from which the features were encoded."""
+        """Sum values per feature to values per column, from which the features were encoded."""
         if self.encoder is None or self.names is None:
             return shares
         number = {name: k for k, name in enumerate(self.names)}
@@ -135,7 +136,7 @@ class Preprocessing:
         return found if self.rotation is None else self.rotation.inputs(found)
 
     def dataset(self, mesh: Mesh, samples: RowBlock, loss: Loss) -> InMemorySamples:
-        """Return the samples as the trainer takes them."""
+        """Return the samples in the form of the trainer."""
         targets = self.scaling.targets(samples.y)
         return as_samples(mesh, self.inputs(samples.X, mesh.dtype), targets, loss.name, samples.weight)
 
@@ -147,11 +148,11 @@ class Preprocessing:
         return np.concatenate([mesh.forward(block, n_jobs=n_jobs) for block in blocks])
 
     def grouped(self, values: Any, features: Any, given: Any) -> Any:
-        """Return predictions in the form that belongs to what was given."""
+        """Return predictions in the form of the input `given`."""
         return values
 
     def blueprint(self, mesh: Mesh) -> Blueprint:
-        """Return what the net computes from features, as plain values and arrays."""
+        """Return the computation from features to outputs as plain values and arrays."""
         s = self.scaling
         plain = not s.x_mean.any() and (s.x_scale == 1.0).all()
         x_mean, x_scale = (None, None) if plain else (s.x_mean, s.x_scale)
@@ -170,24 +171,24 @@ class Preprocessing:
 
     @classmethod
     def from_tree(cls, tree: Any, sizes: dict[str, int]) -> Self:
-        """Return the preprocessing that a file holds, for a net of these numbers of `inputs` and `targets`."""
+        """Return the preprocessing stored in a file, for a net with these numbers of `inputs` and `targets`."""
         names = tuple(map(str, tree["names"])) if "names" in tree else None
         encoder = Encoder.from_tree(tree["encoder"]) if "encoder" in tree else None
         found = cls(whole_number("n_features", tree["n_features"]), names, encoder)
         if found.width != sizes["inputs"]:
-            raise FileError(f"it has {found.width} features, its net {sizes['inputs']} inputs")
+            raise FileError(f"it has {found.width} features, but its net has {sizes['inputs']} inputs")
         if names is not None:
             columns = [] if encoder is None else [*(column.name for column in encoder.columns), *encoder.left_out]
             if sorted(columns) != sorted(names) or len(names) != found.n_features:
-                raise FileError("the columns of its encoder are not those of the table it learned from")
+                raise FileError("the columns of its encoder do not match the columns of its training table")
         return replace(found, scaling=Scaling.from_tree(tree["scaling"], sizes))
 
 
 def _numbers(X: Any, model: str) -> Any:
-    """Return features as scikit-learn checks them: finite float64, dense or csr."""
+    """Return features after the checks of scikit-learn: finite float64, dense or csr."""
     from sklearn.utils.validation import check_array
 
-    # in C order, so that sums have the same bits whatever the order was
+    # C order makes sums bitwise independent of the memory layout of X
     return check_array(X, dtype=np.float64, order="C", accept_sparse="csr", estimator=model, input_name="X")
 
 

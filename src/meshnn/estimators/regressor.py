@@ -13,31 +13,43 @@ from sklearn.utils.validation import _check_y
 from meshnn.arrays import Array
 from meshnn.errors import DataError, MeshError
 from meshnn.estimators.base import BaseMesh
-from meshnn.estimators.continuing import pass_over, streams
+from meshnn.estimators.continuing import partial_fit_pass, supports_partial_fit
 from meshnn.estimators.outputs import ValueOutputs
 from meshnn.losses import Loss, Quantile
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
-    """A regressor: a mesh with one output per target, trained on the squared error or another loss of values.
+    """A regressor: a mesh with one output per target, trained on the squared error or another loss.
 
-    The parameters are those of `MeshClassifier`, but `quantile` instead of class_weight. `loss` is one of
+    It has all parameters and attributes of `MeshClassifier` except `class_weight` and `classes_`. `loss` has more
+    choices here, and `quantile` is new.
 
-    * "squared_error": with `standardize` the targets are brought to mean 0 and variance 1 too, and predictions are
-      given in their own units;
-    * "huber": errors beyond the targets' usual spread (found from their median, so that outliers do not count) are
-      counted by their size, not their square;
-    * "poisson": counts, or rates of them; predictions are rates and never negative;
-    * "quantile": predictions are the value that a share `quantile` of the targets lies below, 0.5 (the median) by
-      default; from 0.001 to 0.999, rounded to thousandths. `loss_` is then for example "quantile:0.9".
+    With a `mesh` whose output activation is bounded, targets are scaled into its range if `standardize` is True. For
+    "relu" and "softplus" they are only divided by a scale, so that predictions are never negative. For "sigmoid",
+    "tanh", "sin" and "gauss" they stay unscaled if they lie within the bounds and fill enough of the range; otherwise
+    they are shifted and scaled into it.
 
-    With a `mesh` whose output activation has bounds, `standardize` brings targets to where it reaches: with "relu" and
-    "softplus" they are divided only, so that predictions are never negative; between the bounds of "sigmoid", "tanh",
-    "sin" and "gauss" they stay as they are if they fit, else they are brought into them.
+    `predict(X, return_std=True)` also returns the standard deviation of a target around its prediction, for
+    "squared_error".
 
-    `predict(X, return_std=True)` also gives the standard deviation of a target around its prediction
-    (with "squared_error").
+    Parameters
+    ----------
+    loss : str, optional
+        Loss function, "squared_error" by default.
+
+        * "squared_error": predicts the mean. With `standardize`, targets are also scaled to mean 0 and variance 1;
+          predictions are in the original units.
+        * "huber": robust against outliers. Errors beyond the usual spread of the targets, estimated from their median,
+          enter linearly instead of squared.
+        * "poisson": for counts or rates. Predictions are rates and never negative.
+        * "quantile": predicts the value below which a fraction `quantile` of the targets lies. `loss_` is then for
+          example "quantile:0.9".
+    quantile : float, default=0.5
+        Level of loss="quantile", from 0.001 to 0.999 and rounded to thousandths; 0.5 is the median. It must stay 0.5
+        for other losses.
+    **others
+        See `MeshClassifier`.
 
     Examples
     --------
@@ -48,7 +60,7 @@ class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
     >>> reg.score(x, np.sin(2 * x[:, 0])) > 0.9
     True
     >>> value, std = reg.predict([[0.0], [30.0]], return_std=True)
-    >>> bool(std[1] > std[0])  # no sample lies near the second one
+    >>> bool(std[1] > std[0])  # there are no samples near x = 30
     True
     """
 
@@ -62,7 +74,7 @@ class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
         if isinstance(found, Quantile):
             return own
         if own.level != 0.5:
-            raise MeshError(f'quantile={self.quantile!r} is for loss="quantile", got loss={self.loss!r}')
+            raise MeshError(f'quantile={self.quantile!r} requires loss="quantile", got loss={self.loss!r}')
         return found
 
     def __sklearn_tags__(self) -> Any:
@@ -80,16 +92,29 @@ class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
         values = y[:, None] if self._flat else y
         return values, sample_weight, values.shape[1]
 
-    def _answers(self, targets: Array) -> Array:
+    def _original_y(self, targets: Array) -> Array:
         return targets[:, 0] if self._flat else targets
 
-    @available_if(streams)
+    @available_if(supports_partial_fit)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> MeshRegressor:
-        """One pass over some samples, for streams.
+        """Train for one pass over some samples, for streams.
 
-        The scaling of features and targets follows mean and spread of all samples so far (targets of "huber" keep the
-        median and the spread of the first call); if `fit` came before, it stays that of `fit`. Callbacks see every
-        call.
+        The scaling of features and targets is updated to mean and standard deviation of all samples so far; after `fit`
+        it is fixed. With loss="huber" the targets keep the median and the spread of the first call. Callbacks are
+        called once per call.
+
+        Parameters
+        ----------
+        X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
+            Training samples.
+        y : array_like (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array_like (n_samples,), optional
+            Weight of each sample in the loss. By default all weights are 1.
+
+        Returns
+        -------
+        self
         """
-        pass_over(self, X, y, sample_weight)
+        partial_fit_pass(self, X, y, sample_weight)
         return self

@@ -1,6 +1,6 @@
-"""`Scaling` brings features and targets to mean 0 and variance 1; `Rotation` is for tables wider than long.
+"""`Scaling` brings features and targets to mean 0 and variance 1; `Rotation` is for tables with more columns than rows.
 
-Where the outputs have an activation with bounds, targets are brought into its range.
+If the output activation is bounded, targets are scaled into its range.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def is_sparse(X: Any) -> bool:
 def _check_dense_fits(X: Any, dtype: Any = np.float32) -> None:
     """Refuse a sparse matrix that would not fit in memory as a dense one."""
     what = f"a sparse X of {X.shape[0]:,} x {X.shape[1]:,} as a dense array"
-    advice = "take fewer samples at a time (partial_fit), or fewer features"
+    advice = "use fewer samples at a time (partial_fit), or fewer features"
     check_fits(float(np.dtype(dtype).itemsize) * X.shape[0] * X.shape[1], what, advice)
 
 
 def row_blocks(n_rows: int, width: int, block: int = 2**21) -> Iterator[slice]:
-    """Split rows into blocks of about `block` numbers, which bounds the memory of a sparse matrix made dense."""
+    """Split rows into blocks of about `block` numbers, to bound the memory for converting a sparse matrix to dense."""
     step = max(1, block // max(width, 1))
     return (slice(begin, begin + step) for begin in range(0, n_rows, step))
 
 
 def moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
-    """Return mean and standard deviation of each column; the latter is 0 where a column is constant."""
+    """Return mean and standard deviation per column; the standard deviation of a constant column is exactly 0."""
     if not is_sparse(X):
         return mean_and_spread(X, weight)
     columns = X.tocsc()
@@ -52,7 +52,7 @@ def moments(X: Any, weight: Array | None) -> tuple[Array, Array]:
 
 
 def _rows(values: Any, weight: Array | None) -> tuple[Any, Array | None]:
-    """Return rows and their weights; of sequences all steps, with the weights of the sequences."""
+    """Return rows and their weights; for sequences all steps, with the weights of their sequences."""
     return (values.data, values.per_row(weight)) if hasattr(values, "per_row") else (values, weight)
 
 
@@ -67,7 +67,7 @@ class Scaling:
     x_scale: Annotated[Array, Vector("inputs", "float64", Spread)]
     y_mean: Annotated[Array, Vector("targets", "float64")]
     y_scale: Annotated[Array, Vector("targets", "float64", Spread)]
-    #: Columns that have been constant so far, whose scale is 1 for lack of a better one; None if that is not known.
+    #: Mask of columns that have been constant so far, whose scale is 1; None if unknown.
     x_constant: Any = None
     y_constant: Any = None
 
@@ -75,7 +75,7 @@ class Scaling:
     def learn(
         cls, X: Any, targets: Array, weight: Array | None, wanted: bool, loss: Loss, activation: str = "identity"
     ) -> Scaling:
-        """Learn from training samples (of sequences from all steps); unless `wanted`, nothing is scaled."""
+        """Return the scaling of training samples (all steps of sequences); without `wanted` the identity."""
         (X, x_weight), (targets, weight) = _rows(X, weight), _rows(targets, weight)
         if is_sparse(X):
             _check_dense_fits(X)
@@ -90,21 +90,21 @@ class Scaling:
             y_constant = mean_and_spread(targets, weight)[1] == 0.0 if loss.by_moments else None
         if activation in RANGES and not loss.classifies:
             y = _within_range(activation, targets if weight is None else targets[weight > 0], y, wanted)
-            y_constant = None  # no moments: further samples do not change it
+            y_constant = None  # the scaling is not from moments, so further samples do not change it
         return cls(x_mean, x_scale, y[0], y[1], x_constant, y_constant)
 
     @classmethod
     def from_tree(cls, tree: Any, sizes: dict[str, int]) -> Scaling:
-        """Return a scaling that a file holds, for a net of these numbers of `inputs` and `targets`."""
+        """Return the scaling stored in a file, for a net with these numbers of `inputs` and `targets`."""
         found = from_tree(cls, tree, sizes, "scaling")
         for name, size in (("x_constant", sizes["inputs"]), ("y_constant", sizes["targets"])):
             flags = getattr(found, name)
             if flags is not None and (flags.dtype != np.bool_ or flags.shape != (size,)):
-                raise FileError(f"its {name} does not say which of {size} columns were constant")
+                raise FileError(f"its {name} is not a mask of {size} columns")
         return found
 
     def joined(self, more: Scaling, share: float) -> Scaling:
-        """Return the scaling of all samples, of which those of `more` are a share."""
+        """Return the scaling of all samples, where `share` is the fraction of samples behind `more`."""
         x = _joined((self.x_mean, self.x_scale, self.x_constant), (more.x_mean, more.x_scale, more.x_constant), share)
         y = _joined((self.y_mean, self.y_scale, self.y_constant), (more.y_mean, more.y_scale, more.y_constant), share)
         return Scaling(x[0], x[1], y[0], y[1], x[2], y[2])
@@ -116,7 +116,7 @@ class Scaling:
         _check_dense_fits(X, dtype)
         found = np.empty(X.shape, dtype)
         for part in row_blocks(*X.shape):
-            with np.errstate(over="ignore"):  # infinite inputs are refused later, by name
+            with np.errstate(over="ignore"):  # a later check refuses infinite inputs with their names
                 found[part] = _scaled(X[part].toarray(), self.x_mean, self.x_scale)
         return found
 
@@ -125,32 +125,32 @@ class Scaling:
         return targets if targets.ndim == 1 else _scaled(targets, self.y_mean, self.y_scale)
 
     def values(self, outputs: Array) -> Array:
-        """Return outputs of the net in the units of the targets."""
+        """Return outputs of the net, converted to the units of the targets."""
         return outputs * self.y_scale + self.y_mean
 
 
 def _within_range(activation: str, targets: Array, default: tuple[Array, Array], wanted: bool) -> tuple[Array, Array]:
-    """Return mean and scale that bring the targets into the range of the activation."""
+    """Return the mean and scale that move the targets into the range of the activation."""
     (low, high), (mean, scale) = RANGES[activation], default
     least, most = targets.min(axis=0), targets.max(axis=0)
     inside = (least >= low) & (most <= high)
-    positive = low == 0 and np.isinf(high)  # chosen for predictions that are never negative: 0 stays 0
+    positive = low == 0 and np.isinf(high)  # predictions must not be negative, so 0 stays 0
     if not inside.all() and (positive or not wanted):
         column = int(np.argmin(inside))
         wrong = least[column] if least[column] < low else most[column]
-        what = f'output_activation="{activation}" gives numbers from {low:g} to {high:g}, but y holds {wrong:g}'
+        what = f'output_activation="{activation}" has the range {low:g} to {high:g}, but y contains {wrong:g}'
         raise DataError(f'{what}; use "identity"{"" if positive else " or standardize=True"}')
     if not wanted:
         return default
     if positive:
         return np.zeros_like(mean), scale
-    margin = 0.1  # share of the range that is left free at either end
-    if np.isinf(high):  # shift by no more than the least target needs
+    margin = 0.1  # fraction of the range that stays free at either end
+    if np.isinf(high):  # shift no further than the smallest target requires
         return np.minimum(mean, least - (1 - margin) * low * scale), scale
     width = high - low
-    fits = inside & (scale >= 0.05 * width)  # targets that fill enough of the range stay as they are
+    fits = inside & (scale >= 0.05 * width)  # targets that fill enough of the range stay unscaled
     filling = (most / 2 - least / 2) / ((0.5 - margin) * width)
-    filling = np.where(filling > 0, filling, scale)  # of a constant
+    filling = np.where(filling > 0, filling, scale)  # constant targets
     return np.where(fits, 0.0, most / 2 + least / 2 - filling * (low + high) / 2), np.where(fits, 1.0, filling)
 
 
@@ -158,7 +158,7 @@ Columns = tuple[Array, Array, Array | None]  # mean, scale, whether a column is 
 
 
 def _joined(one: Columns, other: Columns, share: float) -> Columns:
-    """Return mean and scale of a mixture of two sets; without squares, which overflow early."""
+    """Return mean and scale of the union of two sets, computed without squares, which could overflow."""
     (mean, scale, constant), (mean2, scale2, constant2) = one, other
     if constant is None or constant2 is None:
         return one
@@ -173,11 +173,11 @@ def _joined(one: Columns, other: Columns, share: float) -> Columns:
 
 
 def _scaled(values: Array, mean: Array, scale: Array) -> Array:
-    with np.errstate(over="ignore", invalid="ignore"):  # infinite inputs are refused later, by name
+    with np.errstate(over="ignore", invalid="ignore"):  # a later check refuses infinite inputs with their names
         found = (values - mean) / scale
         if all_finite(found):
             return found
-        # the difference of two numbers near the end of the range may be infinite, though their quotients are not
+        # The difference of two very large numbers may overflow although the scaled values do not.
         return np.where(np.isfinite(found), found, values / scale - mean / scale)
 
 
@@ -186,17 +186,18 @@ class Rotation:
     """Principal axes of the rows of a table that has more columns than rows.
 
     The part of the input weights that is orthogonal to all rows changes no output on them, and a penalty makes it 0.
-    So a net on the coordinates along the axes, fewer than the rows, learns the same in a fraction of the time.
+    Training on the coordinates along the axes, of which there are at most as many as rows, gives the same net in a
+    fraction of the time.
     """
 
     axes: FloatArray  # (n_inputs, rank), divided by the mean spread of the rows along an axis
 
     @classmethod
     def of(cls, X: Array) -> Rotation:
-        """Learn from inputs of mean 0 with more columns than rows."""
+        """Return the axes of inputs of mean 0 with more columns than rows."""
         X, tiny = np.asarray(X, np.float64), np.finfo(np.float64).tiny
         variances, turned = np.linalg.eigh(X @ X.T)
-        kept = variances > 1e-12 * variances[-1]  # the others are rounding errors
+        kept = variances > 1e-12 * variances[-1]  # the other axes are rounding errors
         if not kept.any():
             kept[-1] = True
         spread = np.sqrt(np.maximum(variances[kept], tiny))
@@ -213,7 +214,7 @@ class Rotation:
         return np.asarray(X @ self.axes)
 
     def undone(self, mesh: Mesh) -> Mesh:
-        """Return the net of all inputs that computes what this one computes from the coordinates."""
+        """Return the net on the original inputs that is equivalent to a net on the coordinates."""
         t, (n, rank) = mesh.topology, self.axes.shape
         old, first, shift = np.zeros((t.n_neurons, t.n_neurons)), t.src < rank, n - rank
         old[t.src, t.dst] = mesh.weights

@@ -124,9 +124,9 @@ class SequenceMixin(BaseMesh):
         targets, weight, n_outputs = super()._targets(y.data, y.per_row(sample_weight), first)
         return Ragged(targets, y.offsets, weight), sample_weight, n_outputs  # weights of classes are those of steps
 
-    def _answers(self, targets: Any) -> Any:
+    def _original_y(self, targets: Any) -> Any:
         stepwise = isinstance(targets, Ragged)
-        return list(targets.like(super()._answers(targets.data))) if stepwise else super()._answers(targets)
+        return list(targets.like(super()._original_y(targets.data))) if stepwise else super()._original_y(targets)
 
     def _scorer(self, held_out: RowBlock | None) -> Callable[[], float] | None:
         scoring, targets = self._stopping().scoring, None if held_out is None else cast("Any", held_out.y)

@@ -62,7 +62,7 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
     check_current_weights(mesh["weights"], graph.n_edges)
     given = model.get_params(deep=False)
     if callable(model.mesh):
-        given["mesh"] = model._made or graph
+        given["mesh"] = model._prototype or graph
     tree: Tree = {
         "kind": model.preprocessing_.kind + model._kind,
         "versions": {"python": platform.python_version()}
@@ -144,7 +144,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
     estimator.mesh_, estimator.loss_, estimator.preprocessing_ = mesh, loss.name, preprocessing
     if hasattr(estimator, "_builder_type"):
         estimator._built = estimator._builder_type(estimator, loss, None).identity()
-    estimator._l2_found = isinstance(tree["parameters"].get("l2"), str)
+    estimator._l2_searched = isinstance(tree["parameters"].get("l2"), str)
     estimator.history_ = History.from_tree(tree["history"])
     named = {field.name: tree.get(field.name) for field in fields(ModelState)}
     found = state.from_tree(ModelState, named, {"columns": preprocessing.n_features})

@@ -1,4 +1,4 @@
-"""Exports of trained models: C for small chips, and ONNX. An export knows a model as a Blueprint of plain values."""
+"""Exports of trained models to C for microcontrollers and to ONNX, written from a `Blueprint` of plain values."""
 
 from meshnn.export.blueprint import Blueprint, ExportError
 from meshnn.export.c.run import CLearner, CNet, CompilerError

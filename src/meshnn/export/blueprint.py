@@ -1,4 +1,4 @@
-"""`Blueprint`: what a trained model computes, as plain values and arrays; exports know nothing else of a model.
+"""`Blueprint`: the computation of a trained model as plain values and arrays, the only input of the exports.
 
 `Exports` has the methods `to_c` and `to_onnx` of every trained model.
 """
@@ -27,27 +27,27 @@ __all__ = ["Blueprint", "ExportError", "Exports", "InputColumn", "SequenceTiming
 
 
 class ExportError(MeshError):
-    """A model cannot be written in this form."""
+    """A model cannot be exported in the requested form."""
 
 
 class SequenceTiming(NamedTuple):
-    """How a net lives in time; its state is carried from step to step."""
+    """Timing of a stateful net, whose state is carried from step to step."""
 
-    per_step: int  # ticks that a step lasts for
-    delay: int  # ticks from the last one of a step to the one after which it is read
+    per_step: int  # ticks per step
+    delay: int  # ticks from the end of a step until its outputs are read
     readout: str  # "all" steps, the "last" one, or their "mean"
 
 
 @dataclass(frozen=True)
 class InputColumn:
-    """A column of a table, as exports encode it."""
+    """A table column and its encoding."""
 
     name: str
-    #: Texts that become one feature each, 1 for this text and 0 for others; none: the column is one number.
+    #: Categories of a one-hot encoded text column; empty for a numeric column.
     categories: tuple[str, ...] = ()
-    #: What replaces a missing value: a number, or the number of a category; None: missing values are not accepted.
+    #: Replacement for a missing value: a number, or the number of a category. None: missing values are not accepted.
     fill: float | None = None
-    #: Whether all texts that are no category share one more feature, the last.
+    #: Whether strings that are not a category share one more feature, the last.
     other: bool = False
 
     @property
@@ -57,14 +57,14 @@ class InputColumn:
 
     @property
     def unseen(self) -> int:
-        """Return the number that stands for a text that is no category."""
+        """Return the number that stands for a string that is not a category."""
         return len(self.categories) if self.other else -1
 
 
 def input_columns(encoder: Encoder) -> tuple[InputColumn, ...]:
-    """Return the columns of an encoder, none if they are features as they are; parts of a date are passed one by one.
+    """Return the columns of an encoder, or no columns if they need no encoding; a date becomes one column per part.
 
-    The only function of the exports that knows encoders.
+    No other function of the exports depends on encoders.
     """
     found: list[InputColumn] = []
     for column in encoder.columns:
@@ -83,11 +83,11 @@ def input_columns(encoder: Encoder) -> tuple[InputColumn, ...]:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """Columns are encoded and scaled to the inputs of a net; `link` is applied to its outputs, which are scaled back.
+    """The encoding and scaling of features, the net, and the link and scaling of its outputs.
 
-    Neurons are numbered as in the topology: inputs, the bias if there is one, hidden ones, outputs. Edges are sorted by
-    (dst, src). Features are `(x - x_mean) / x_scale`, clipped to between -x_cut and x_cut; a feature of a stream that
-    is not finite is 0 (`x_cut` is finite for streams). Values are `link(outputs) * y_scale + y_mean`.
+    Neurons are numbered as in the topology: inputs, bias (if there is one), hidden neurons, outputs. Edges are sorted
+    by (dst, src). The net takes `(x - x_mean) / x_scale`, clipped to [-x_cut, x_cut]. For streams `x_cut` is finite,
+    and a feature that is not finite counts as 0. Predicted values are `link(outputs) * y_scale + y_mean`.
 
     Links are "identity", "softmax" (probabilities of classes), "sigmoid" (of labels), "logit" (of the first of two
     classes) and "exp" (rates).
@@ -102,25 +102,25 @@ class Blueprint:
     weights: Array
     activations: tuple[str, ...]  # of hidden neurons and outputs
     ticks: int
-    dtype: str = "float32"  # in which the net runs in Python
-    x_mean: Array | None = None  # None: features are taken as they are
+    dtype: str = "float32"  # of the net in Python
+    x_mean: Array | None = None  # None: features are not scaled
     x_scale: Array | None = None
     x_cut: float = np.inf
     y_mean: Array | None = None
     y_scale: Array | None = None
     link: str = "identity"
-    classes: tuple[Any, ...] = ()  # of a classifier; of one with several labels their numbers
-    several: bool = False  # whether a sample may have several labels
-    values: bool = False  # whether outputs are what a regressor predicts
+    classes: tuple[Any, ...] = ()  # of a classifier; label numbers if it is multi-label
+    several: bool = False  # whether the classifier is multi-label
+    values: bool = False  # whether the outputs are the predictions of a regressor
     features: tuple[str, ...] = ()
     timing: SequenceTiming | None = None
     title: str = "a mesh"
-    columns: tuple[InputColumn, ...] = ()  # of a model that learned from a table
+    columns: tuple[InputColumn, ...] = ()  # of a model that was trained on a table
     ranges: Ranges | None = None  # of the training rows, if the model keeps them
 
     @property
     def n_clamped(self) -> int:
-        """Return the number of inputs and of the bias."""
+        """Return the number of inputs, plus 1 if there is a bias."""
         return self.n_inputs + self.bias
 
     @property
@@ -135,40 +135,40 @@ class Blueprint:
 
     @cached_property
     def pointers(self) -> IntArray:
-        """Return where the edges into each neuron begin: those into j are `pointers[j]` to `pointers[j + 1]`."""
+        """Return the CSR pointers: the edges into neuron j are `pointers[j]` to `pointers[j + 1] - 1`."""
         return np.searchsorted(self.dst, np.arange(self.n_neurons + 1))
 
     @cached_property
     def nonzero_at_zero(self) -> BoolArray:
-        """Return a mask of the neurons whose activation of 0 is not 0."""
+        """Return a mask of the neurons with phi(0) != 0."""
         free = np.array([ACTIVATIONS[name] in NONZERO_AT_ZERO for name in self.activations], dtype=np.bool_)
         return np.concatenate([np.zeros(self.n_clamped, np.bool_), free])
 
     @cached_property
     def timetable(self) -> list[IntArray]:
-        """Return the neurons to compute at each tick: those whose state changes and can reach an output in time.
+        """Return the neurons to compute at each tick: those whose state changes and still influences an output.
 
-        A neuron whose sources have not changed since the tick before keeps its state. In a graph without cycles each
-        neuron is computed once, at the tick of its depth. Nets in time have one list, for every tick of a step.
+        A neuron whose sources did not change in the previous tick keeps its state. In an acyclic graph each neuron is
+        computed once, at the tick of its depth. A stateful net has one list, for every tick of a step.
         """
         if self.timing is not None:
-            return [self._reaching()]
-        return _needed(self, _changes(self))
+            return [self._reaching_an_output()]
+        return _needed(self, _changing(self))
 
     @property
     def once(self) -> bool:
-        """Return whether no neuron is computed twice, so that states can be updated in place."""
+        """Return whether each neuron is computed at most once, so that states can be updated in place."""
         counts = np.bincount(np.concatenate(self.timetable), minlength=1)
         return self.timing is None and int(counts.max(initial=0)) <= 1
 
     @cached_property
     def alive(self) -> BoolArray:
-        """Return a mask of the edges into neurons that are computed."""
+        """Return a mask of the edges that are not dead: those into neurons that are computed."""
         used = np.zeros(self.n_neurons, np.bool_)
         used[np.concatenate(self.timetable)] = True
         return used[self.dst]
 
-    def _reaching(self) -> IntArray:
+    def _reaching_an_output(self) -> IntArray:
         """Return the neurons from which an output can be reached in any number of ticks."""
         reached = np.arange(self.n_neurons) >= self.n_neurons - self.n_outputs
         while True:
@@ -180,8 +180,8 @@ class Blueprint:
             reached = more
 
 
-def _changes(blueprint: Blueprint) -> Array:
-    """Return for each tick, from 0 on, and neuron whether its state may differ from the tick before."""
+def _changing(blueprint: Blueprint) -> Array:
+    """Return a mask (ticks + 1, n_neurons) of the states that may differ from those of the previous tick."""
     changed = np.zeros((blueprint.ticks + 1, blueprint.n_neurons), np.bool_)
     changed[0, : blueprint.n_clamped] = True
     free = np.arange(blueprint.n_neurons) >= blueprint.n_clamped
@@ -194,13 +194,13 @@ def _changes(blueprint: Blueprint) -> Array:
 
 
 def _needed(blueprint: Blueprint, changed: Array) -> list[IntArray]:
-    """Return for each tick from 1 on the neurons that change and whose state is read before it changes again."""
+    """Return, for each tick from 1 on, the neurons that change and are read before they change again."""
     wanted = np.arange(blueprint.n_neurons) >= blueprint.n_neurons - blueprint.n_outputs
     found = []
     for k in range(blueprint.ticks, 0, -1):
         made = wanted & changed[k]
         found.append(np.flatnonzero(made))
-        # needed after tick k - 1: outputs not computed now, and the sources of those that are
+        # needed after tick k - 1: the rest of these neurons, and the sources of those computed at tick k
         wanted = wanted & ~made
         wanted[blueprint.src[made[blueprint.dst]]] = True
         wanted[: blueprint.n_clamped] = False
@@ -208,10 +208,10 @@ def _needed(blueprint: Blueprint, changed: Array) -> list[IntArray]:
 
 
 class Exports:
-    """A model that can be exported."""
+    """Base class of models that can be exported."""
 
     def blueprint(self) -> Blueprint:
-        """Return what it computes as plain values and arrays, which exports are written from."""
+        """Return the computation of the model as plain values and arrays, from which exports are written."""
         raise NotImplementedError
 
     def to_c(
@@ -226,33 +226,36 @@ class Exports:
         tune: bool = True,
         learn: bool = False,
     ) -> CReport:
-        """Write it as one C99 header that needs no library, see docs/c.md.
+        """Write the model as one C99 header that needs no library, see docs/c.md.
 
         Parameters
         ----------
-        path : path of the header
-        dtype : "float32", "int8" or "int16"
-            Of weights and states.
-        optimize : "size" or "speed"
-            Tables and loops, or code without loops.
+        path : str or path-like
+            Path of the header.
+        dtype : {"float32", "int8", "int16"}, default "float32"
+            Type of weights and states. Choose an integer type for a small header and for processors without a
+            floating-point unit.
+        optimize : {"size", "speed"}, default "size"
+            "size" writes tables and loops, "speed" writes code without loops.
         name : str, optional
-            Prefix of all names in the header; else the name of the file.
+            Prefix of all names in the header; by default the name of the file.
         X : array_like (n_samples, n_features), optional
-            Training samples, on which integer nets choose their scales; without them the ranges that a fitted model
-            keeps of its training rows are used, and a model without ranges is refused. Of a net in time, the steps of
-            a sequence.
+            Training samples from which the scales of an integer net are chosen; for a stateful net, the steps of a
+            sequence. Without samples, the ranges of the training rows that a fitted model keeps are used; a model
+            without ranges is refused.
         y : array_like, optional
-            True answers for X; report and header then state the accuracy on them, in floats and in whole numbers.
-        tune : bool
-            Whether the weights of integer nets are fine-tuned with quantisation in the loop, if there are samples; kept
-            if it brings the outputs nearer to those of the net in floats.
-        learn : bool
-            Whether the net goes on learning in C, see docs/c-learning.md; in float32.
+            True targets for X. The report and the header then state the score on X, for the float net and the integer
+            net.
+        tune : bool, default True
+            Whether the weights of an integer net are fine-tuned on X with quantisation in the loop. The result is kept
+            if its outputs are nearer to those of the float net.
+        learn : bool, default False
+            Whether the net continues to learn in C, see docs/c-learning.md. Requires float32.
 
         Returns
         -------
         CReport
-            Sizes; print it.
+            Sizes and notes, to be printed.
 
         Examples
         --------
@@ -272,22 +275,22 @@ class Exports:
         return write_c(self, path, X=X, y=y, **options)
 
     def _encoded_samples(self, X: Any) -> Any:
-        """Return samples as the features that the net was trained on."""
+        """Return samples as the features that the net was trained on, before scaling."""
         return X
 
     def _learner(self) -> Any:
-        """Return a portable stream that goes on learning."""
+        """Return a portable stream that continues to learn."""
         raise ExportError(
-            f"a {type(self).__name__} does not learn from a stream, so there is no learner to write; learn=True is for "
-            "meshes, classifiers and regressors"
+            f"{type(self).__name__} has no learner that can be exported; learn=True requires a mesh, a classifier or "
+            "a regressor"
         )
 
     def _tuned(self, quantiser: Quantiser, net: IntegerNet, X: Array) -> IntegerNet:
-        """Return a better integer net, if fine-tuning finds one."""
+        """Return the integer net after fine-tuning, or the given one if it is better."""
         return net
 
     def to_onnx(self, path: str | PathLike[str] | None = None, **options: Any) -> Any:
-        """Return it as an ONNX model, written to a file if there is a path; see `meshnn.export.onnx.to_onnx`."""
+        """Return the model as ONNX, and write it to `path` if given; see `meshnn.export.onnx.to_onnx`."""
         from meshnn.export.onnx import to_onnx
 
         return to_onnx(self.blueprint(), path, **options)

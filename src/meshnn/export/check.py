@@ -1,4 +1,4 @@
-"""Predictions and scores from the outputs of a net, and checks of exported files: run, and compared with the model."""
+"""Predictions and scores from the outputs of a net, and comparisons of exported files with the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meshnn.export.c.run import CLearner, CNet
 
 
 def as_rows(blueprint: Blueprint, X: Array) -> Array:
-    """Return the columns of a table (n, n_columns) whose encoded features are nearest to X; a text is its number."""
+    """Return the table columns (n, n_columns) whose encoded features are nearest to X; a category is its number."""
     found, first = [], 0
     for column in blueprint.columns:
         part = X[:, first : first + column.width]
@@ -26,7 +26,7 @@ def as_rows(blueprint: Blueprint, X: Array) -> Array:
 
 
 def predicted(blueprint: Blueprint, outputs: Array) -> Array:
-    """Return from outputs (n, n_outputs) of the net numbers of classes, labels (n, n_labels) or values.
+    """Return the predictions for outputs (n, n_outputs): class numbers, labels (n, n_labels) or values.
 
     A row of NaN has class -1, see docs/c.md.
     """
@@ -44,7 +44,7 @@ def predicted(blueprint: Blueprint, outputs: Array) -> Array:
 
 
 def probabilities(blueprint: Blueprint, outputs: Array) -> Array:
-    """Return the probabilities of classes, or of labels (n, n_classes)."""
+    """Return the probabilities (n, n_classes) of the classes or labels."""
     if blueprint.link == "softmax":
         powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
@@ -53,16 +53,16 @@ def probabilities(blueprint: Blueprint, outputs: Array) -> Array:
 
 
 def score(blueprint: Blueprint, outputs: Array, y: Any) -> tuple[str, float]:
-    """Return the name and value of the score against true answers: accuracy of classes, R2 of values."""
+    """Return the name and value of the score on true targets: accuracy for classes, R2 for values."""
     found, wanted = predicted(blueprint, outputs), np.asarray(y)
     if len(wanted) != len(found):
-        raise DataError(f"X has {len(found)} samples, y {len(wanted)} answers; pass one each")
+        raise DataError(f"X has {len(found)} samples, but y has {len(wanted)} targets; pass one target per sample")
     if blueprint.several:
         return "accuracy", float((found == wanted).mean())
     if blueprint.classes:
         unknown = [label for label in wanted.tolist() if label not in blueprint.classes]
         if unknown:
-            raise DataError(f"y holds {unknown[0]!r}, which is none of the classes of the model")
+            raise DataError(f"y contains {unknown[0]!r}, which is not a class of the model")
         return "accuracy", float(np.mean([blueprint.classes.index(label) for label in wanted.tolist()] == found))
     wanted = wanted.reshape(found.shape).astype(np.float64)
     around = float(np.square(wanted - wanted.mean(axis=0)).sum())
@@ -70,7 +70,10 @@ def score(blueprint: Blueprint, outputs: Array, y: Any) -> tuple[str, float]:
 
 
 def random_samples(blueprint: Blueprint, count: int) -> Array:
-    """Return encoded samples as if features were normal; of a text column the largest one above 0 is the category."""
+    """Return encoded samples drawn from normal features.
+
+    The category of a text column is its largest feature if that is above 0, else none.
+    """
     z = np.random.default_rng(0).standard_normal((count, blueprint.n_inputs))
     if blueprint.x_mean is not None and blueprint.x_scale is not None:
         z = z * np.where(np.isfinite(blueprint.x_scale), blueprint.x_scale, 1.0) + blueprint.x_mean
@@ -84,44 +87,46 @@ def random_samples(blueprint: Blueprint, count: int) -> Array:
 
 
 def check_c(model: Any, path: str | PathLike[str], X: Array, net: Any = None) -> str:
-    """Compile a C header and compare its outputs; return a sentence, or raise MeshError.
+    """Compile a C header and compare its outputs; return a message, or raise MeshError if they differ.
 
-    `net` is the IntegerNet of a header in whole numbers, whose bits it must have.
+    If the header holds an integer net, `net` is its IntegerNet, and the outputs must be bit-identical.
     """
     blueprint, compiled = model.blueprint(), CNet(path)
     rows = as_rows(blueprint, X)
     wanted = float_outputs(blueprint, X)
     if net is None:
-        apart = _apart(compiled.outputs(rows), wanted)
-        return f"checked: {len(X):,} predictions of the compiled header agree to {apart:.1g} of the largest output"
+        error = _relative_error(compiled.outputs(rows), wanted)
+        return (
+            f"checked: {len(X):,} predictions of the compiled header agree to within {error:.1g} of the largest output"
+        )
     got = compiled.outputs(X if net.coding.whole else compiled.quantise(rows))
     if not np.array_equal(got, net.outputs(net.coding(X))):
-        raise MeshError("the compiled header has other bits than the same net in Python")
-    bits = f"checked: {len(X):,} predictions have the bits of Python"
+        raise MeshError("the outputs of the compiled header differ from those of the same integer net in Python")
+    bits = f"checked: {len(X):,} predictions are bit-identical to Python"
     if blueprint.classes:
         same = float((predicted(blueprint, got * net.out_scale) == predicted(blueprint, wanted)).mean())
-        return f"{bits}; {same:.1%} are those of the net in floats"
+        return f"{bits}; {same:.1%} agree with the float net"
     error = float(np.sqrt(np.mean(np.square(got * net.out_scale - wanted)))) / (float(wanted.std()) or 1.0)
-    return f"{bits}; {error:.2%} of their spread off those in floats"
+    return f"{bits}; the RMS difference to the float net is {error:.2%} of the standard deviation"
 
 
 def check_learner(model: Any, path: str | PathLike[str], X: Array) -> str:
-    """Let the learner of a C header and that of Python learn random targets, and compare their bits."""
+    """Train the learner of a C header and that of Python on random targets, and compare the outputs bit by bit."""
     learner, stream = CLearner(path), model._learner()
     labels = max(len(getattr(model, "classes_", ())), 2)
     targets = np.random.default_rng(1).integers(0, labels, (len(X), 1))
     got, wanted = learner.run(X, targets), stream.run(X, targets)
     if not np.array_equal(got.view(np.uint32), wanted.view(np.uint32)):
-        raise MeshError("the compiled learner has other bits than the same stream in Python")
-    return f"checked: {len(X):,} samples learned with the bits of Python; {learner.ram_bytes:,} bytes of RAM"
+        raise MeshError("the outputs of the compiled learner differ from those of the same stream in Python")
+    return f"checked: {len(X):,} learned samples are bit-identical to Python; {learner.ram_bytes:,} bytes of RAM"
 
 
 def check_onnx(model: Any, path: str | PathLike[str], X: Array) -> str:
-    """Compare the answers of onnxruntime; of nets with memory those of the first step, from a state of zeros."""
+    """Compare the predictions of onnxruntime; for a stateful net, those of the first step from a state of zeros."""
     try:
         import onnxruntime
     except ImportError:
-        raise MeshError("onnxruntime is not installed; pip install onnxruntime") from None
+        raise MeshError("onnxruntime is not installed; install it with pip install onnxruntime") from None
     blueprint = model.blueprint()
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
@@ -131,11 +136,11 @@ def check_onnx(model: Any, path: str | PathLike[str], X: Array) -> str:
     shares = next((found for name, found in answers.items() if "probabilit" in name), None)
     if shares is not None:
         found = [list(row.values()) for row in shares] if isinstance(shares, list) else shares
-        apart = _apart(np.asarray(found), probabilities(blueprint, outputs), 1.0)
+        error = _relative_error(np.asarray(found), probabilities(blueprint, outputs), 1.0)
     else:
         wanted = predicted(blueprint, outputs) if blueprint.values else outputs
-        apart = _apart(np.asarray(next(iter(answers.values()))).reshape(wanted.shape), wanted)
-    return f"checked: {len(X):,} predictions of onnxruntime agree to {apart:.1g}"
+        error = _relative_error(np.asarray(next(iter(answers.values()))).reshape(wanted.shape), wanted)
+    return f"checked: {len(X):,} predictions of onnxruntime agree to within {error:.1g}"
 
 
 def _onnx_inputs(blueprint: Blueprint, inputs: Any, X: Array) -> dict[str, Any]:
@@ -149,9 +154,12 @@ def _onnx_inputs(blueprint: Blueprint, inputs: Any, X: Array) -> dict[str, Any]:
     return given
 
 
-def _apart(got: Array, wanted: Array, unit: float | None = None, tolerance: float = 1e-4) -> float:
-    """Return the largest difference, as a share of the largest output or of a unit; MeshError if it is too large."""
-    apart = float(np.abs(got - wanted).max()) / (unit or float(np.abs(wanted).max()) or 1.0)
-    if not apart <= tolerance:
-        raise MeshError(f"outputs of the exported file are up to {apart:.2g} of the largest apart from the model's")
-    return apart
+def _relative_error(got: Array, wanted: Array, unit: float | None = None, tolerance: float = 1e-4) -> float:
+    """Return the largest difference relative to `unit`, by default the largest output; refuse one over tolerance."""
+    error = float(np.abs(got - wanted).max()) / (unit or float(np.abs(wanted).max()) or 1.0)
+    if not error <= tolerance:
+        raise MeshError(
+            f"the outputs of the exported file differ from the model's: relative error {error:.2g}, expected at most "
+            f"{tolerance:.0e}"
+        )
+    return error

@@ -1,4 +1,4 @@
-"""`Ranges`: what quantisation needs to know about the training rows, kept by fitted models instead of the rows."""
+"""`Ranges`: statistics of the training rows for quantisation, kept by fitted models instead of the rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Ranges:
 
     low: Array  # of the features, (n_inputs,)
     high: Array
-    whole: bool  # whether all features are whole numbers
-    mean: Array  # of the states, (n_neurons,); those of inputs are scaled features
+    whole: bool  # whether all features are integers
+    mean: Array  # of the states, (n_neurons,); the states of inputs are the scaled features
     variance: Array
-    largest: Array  # absolute value
+    largest: Array  # absolute value of the states
 
     @staticmethod
     def rows(X: Any, most: int = 1000) -> Array:
-        """Return a copy of some training rows for `of`: evenly spaced in a matrix, the first steps of sequences."""
+        """Return a copy of up to `most` training rows for `of`: evenly spaced rows, or the first steps of sequences."""
         if hasattr(X, "offsets"):  # sequences of different lengths
             return np.array(X.data[:most], np.float64)
         part = X[:: max(1, X.shape[0] // most)][:most]
@@ -33,9 +33,10 @@ class Ranges:
 
     @classmethod
     def of(cls, blueprint: Blueprint, X: Any, most: int = 200) -> Ranges | None:
-        """Run the net on at most `most` encoded training rows, or on the steps of a sequence if it lives in time.
+        """Run the net on up to `most` encoded training rows; a stateful net takes them as the steps of a sequence.
 
-        None if there is no row, numbers are not finite, or the net is too large for a device that needs integers.
+        Return None if there is no row, if a number is not finite, or if the net is too large for a device that needs
+        integers.
         """
         from meshnn.export.c.layout import Layout
         from meshnn.export.c.nets import scaled, settled_states
@@ -62,15 +63,15 @@ class Ranges:
 
     @classmethod
     def from_tree(cls, tree: Any, n_inputs: int, n_neurons: int) -> Ranges:
-        """Return the ranges that a file holds, after checks of types, shapes and signs."""
+        """Return the ranges stored in a file after checks of types, shapes and signs."""
         sizes = {"low": n_inputs, "high": n_inputs, "mean": n_neurons, "variance": n_neurons, "largest": n_neurons}
         found = cls(whole=tree["whole"], **{name: tree[name] for name in sizes})
         for name, count in sizes.items():
             values = getattr(found, name)
             if not isinstance(values, np.ndarray) or values.shape != (count,) or values.dtype != np.float64:
-                raise FileError(f"its {name} of the training rows is not {count} numbers")
+                raise FileError(f"ranges of the training rows: {name!r} must be {count} float64 numbers")
             if not np.isfinite(values).all() or (name in ("variance", "largest") and (values < 0).any()):
-                raise FileError(f"its {name} of the training rows holds numbers that cannot be")
+                raise FileError(f"ranges of the training rows: {name!r} has negative or non-finite numbers")
         if type(found.whole) is not bool or (found.low > found.high).any():
-            raise FileError("its ranges of the training rows contradict each other")
+            raise FileError("ranges of the training rows: 'low' exceeds 'high', or 'whole' is not true or false")
         return found

@@ -1,4 +1,4 @@
-"""Models that learn from one sample at a time, from dictionaries, whatever features and classes turn up."""
+"""Models that learn from one sample at a time; new features and classes may appear at any time."""
 
 from meshnn.online.classifier import MeshStreamClassifier
 from meshnn.online.forecaster import MeshForecaster

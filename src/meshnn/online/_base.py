@@ -1,4 +1,4 @@
-"""The base of classifier and regressor on streams: a net that is built, grown and saved while it learns."""
+"""Base class of the stream classifier and regressor: builds, grows and saves the network while it learns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["StreamModel"]
 
 
 class StreamModel(OnlineModel, Exports):
-    """A net on a stream of dictionaries."""
+    """A network that learns from a stream of dictionaries."""
 
     loss: str
 
@@ -47,13 +47,13 @@ class StreamModel(OnlineModel, Exports):
         self.features_ = Features()
         self.n_samples_ = 0
         self._structure: Any = None
-        self._ignores = False  # whether it has warned that new features are ignored
-        #: Of `meshnn stream`: the schema of the table, the rows read, scores. Saved with the model.
+        self._warned_of_features = False  # whether the warning about ignored features was issued
+        #: State of `meshnn stream`: schema of the table, number of rows read, scores. Saved with the model.
         self.table_: Tree | None = None
-        self.classes_: list[Any] = []  # of a classifier
-        self._number: dict[Any, int] = {}  # of each class
+        self.classes_: list[Any] = []  # empty for a regressor
+        self._number: dict[Any, int] = {}  # index of each class in classes_
 
-    # -- the net ---------------------------------------------------------------------------------------------------
+    # -- network ---------------------------------------------------------------------------------------------------
 
     @property
     def _loss(self) -> str:
@@ -64,14 +64,14 @@ class StreamModel(OnlineModel, Exports):
         return 1
 
     def _loss_of(self, out: Array, target: float) -> float:
-        """Return the loss of outputs, in units of their own: what policies of structure look at."""
+        """Return the loss of the outputs for one sample, which structure policies monitor."""
         raise NotImplementedError
 
     def _build(self) -> None:
-        """Make the first net, for the features of the first sample."""
+        """Create the network for the features of the first sample."""
         topology = self._topology(len(self.features_), self._outputs)
         if self.structure is not None:
-            from meshnn.online._structure import StreamStructure  # few streams need training
+            from meshnn.online._structure import StreamStructure  # it imports the training code, which few streams need
 
             self._structure = StreamStructure(self.structure, self.structure_every, self.structure_rounds)
             topology = self._structure.first(topology)
@@ -91,7 +91,9 @@ class StreamModel(OnlineModel, Exports):
             sizes = (found.n_inputs, found.n_outputs) if isinstance(found, Topology) else ()
             if sizes != (d, C):
                 shown = repr(found) if sizes else type(found).__name__
-                raise MeshError(f"topology({d}, {C}) must be a Topology of {d} inputs and {C} outputs, got {shown}")
+                raise MeshError(
+                    f"topology({d}, {C}) must return a Topology with {d} inputs and {C} outputs, got {shown}"
+                )
             return found
         name = known("topology", self.topology, ("auto", "layered", "mesh", "columns"))
         hidden = whole_number("hidden", self.hidden, least=0, most=TUNING.most_hidden)
@@ -102,47 +104,47 @@ class StreamModel(OnlineModel, Exports):
         if name == "columns":
             return Topology.columns(d, hidden, C)
         whole = Topology.mesh(d, hidden, C, self_loops=True, feedback=False)
-        inner = (whole.src >= d) | (whole.dst < whole.n_neurons - C)  # no input leads to an output
+        inner = (whole.src >= d) | (whole.dst < whole.n_neurons - C)  # no edge from an input to an output
         return Topology(d, hidden, C, np.stack([whole.src, whole.dst], axis=1)[inner])
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Changes of the net are made to their end, or undone."""
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Restore the model and its network if the body raises."""
         parts = [part for part in (self, self.mesh_, self.stream_) if part is not None]
         before = [dict(part.__dict__) for part in parts]
         try:
             yield
         except BaseException:
-            for part, held in zip(parts, before, strict=True):
+            for part, attributes in zip(parts, before, strict=True):
                 part.__dict__.clear()
-                part.__dict__.update(held)
+                part.__dict__.update(attributes)
             raise
 
     # -- samples ---------------------------------------------------------------------------------------------------
 
     def _check(self, x: Any) -> None:
-        """Refuse what is no sample, before anything changes."""
+        """Raise an error if x is not a valid sample."""
         self.features_.check(x)
         if not x:
             raise DataError("the sample is an empty dictionary; leave it out, or give it a feature like {'one': 1.0}")
 
     def _row(self, x: Any) -> Array:
-        """The row of a sample that is to be learned; a net is built, or grows, for features that are new."""
-        row = self.features_.quick(x)
+        """Return the row of a training sample; new features are added as inputs of the network."""
+        row = self.features_.fast_row(x)
         if row is not None:
             return row
         self._check(x)
-        new = self.features_.missing(x)
+        new = self.features_.new_names(x)
         free = max(whole_number("max_features", self.max_features) - len(self.features_), 0)
         if len(new) > free and self.stream_ is not None:
-            if not self._ignores:
-                what = f"feature {new[free]!r} is ignored, as are all new ones from here on: max_features is"
-                advice = "raise it, or leave out names that differ in every row"
-                warnings.warn(f"{what} {self.max_features}; {advice}", stacklevel=4)
-            self._ignores, new = True, new[:free]
+            if not self._warned_of_features:
+                ignored = f"feature {new[free]!r} and all further new features are ignored: max_features is"
+                advice = "increase it, or remove features whose names differ from row to row"
+                warnings.warn(f"{ignored} {self.max_features}; {advice}", stacklevel=4)
+            self._warned_of_features, new = True, new[:free]
         if new:
-            with self._whole():
-                self.features_ = self.features_.with_(new)
+            with self._all_or_nothing():
+                self.features_ = self.features_.extended(new)
                 if self.mesh_ is None or self.stream_ is None:
                     self._build()
                 else:
@@ -150,8 +152,8 @@ class StreamModel(OnlineModel, Exports):
         return self.features_.fill(x)
 
     def _outputs_of(self, x: Mapping[Hashable, Any]) -> Array | None:
-        """Outputs for a sample, nothing being remembered; None before anything was learned."""
-        row = self.features_.quick(x)
+        """Return the outputs for a sample without changing the state; None before the first sample is learned."""
+        row = self.features_.fast_row(x)
         if row is None:
             self._check(x)
             row = self.features_.fill(x)
@@ -166,17 +168,17 @@ class StreamModel(OnlineModel, Exports):
         out = self.stream_.learn_row(row, target)
         self.n_samples_ += 1
         if self._structure is not None:
-            self._structure.saw(self, row, target, out[0, 0])
+            self._structure.update(self, row, target, out[0, 0])
 
     @property
     def _net(self) -> tuple[Mesh, Stream]:
-        """The net and its stream."""
+        """The network and its stream."""
         if self.mesh_ is None or self.stream_ is None:
-            raise ExportError("nothing was learned yet, so there is no net; call learn_one first")
+            raise ExportError("the model has not learned any sample yet, so it has no network; call learn_one first")
         return self.mesh_, self.stream_
 
     def explain(self) -> Any:
-        """Return the cost of a sample, to be printed."""
+        """Return the cost per sample as a table that can be printed."""
         return self._net[1].explain()
 
     def blueprint(self) -> Blueprint:
@@ -198,27 +200,27 @@ class StreamModel(OnlineModel, Exports):
     def _learner(self) -> Any:
         return self._net[1].portable()
 
-    # -- many rows, and files ----------------------------------------------------------------------------------------
+    # -- data frames and files ----------------------------------------------------------------------------------------
 
     def _check_target(self, y: Any) -> None:
-        """Refuse a target that cannot be learned, before anything changes."""
+        """Raise an error if the target is not valid."""
         raise NotImplementedError
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Any) -> None:
-        """Learn that the sample x has the target y."""
+        """Learn from the sample x with the target y."""
         raise NotImplementedError
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Any:
-        """Return the prediction for a sample; nothing is learned or remembered."""
+        """Return the prediction for a sample; the model does not change."""
         raise NotImplementedError
 
     def learn_many(self, X: Any, y: Any) -> None:
-        """Learn the rows of a DataFrame one after the other; all are checked before one is learned."""
+        """Learn the rows of a DataFrame one after the other; all rows are checked before the first is learned."""
         samples, targets = frame_rows(X), list(y)
         if len(targets) != len(samples):
-            raise DataError(f"X has {len(samples)} rows and y {len(targets)} targets; there must be as many")
+            raise DataError(f"X has {len(samples)} rows but y has {len(targets)} targets; pass one target per row")
         if not all(samples):
-            raise DataError(f"row {samples.index({})} of X has no features: all are missing; leave such rows out")
+            raise DataError(f"row {samples.index({})} of X has only missing features; remove such rows")
         for target in targets:
             self._check_target(target)
         for x, target in zip(samples, targets, strict=True):
@@ -232,7 +234,7 @@ class StreamModel(OnlineModel, Exports):
         return pd.Series(found, index=X.index, dtype=None if found else object)
 
     def to_tree(self) -> Tree:
-        """Return it as plain values and arrays."""
+        """Return the model as plain values and arrays."""
         tree = super().to_tree()
         if callable(self.topology):
             tree["params"]["topology"] = "auto"
@@ -249,7 +251,7 @@ class StreamModel(OnlineModel, Exports):
 
     @classmethod
     def from_tree(cls, tree: Tree) -> Any:
-        """Return the model of a tree that may come from anywhere: `FileError` where its parts do not fit."""
+        """Return the model stored in a tree; raise a `FileError` if the tree, which is not trusted, is inconsistent."""
         model = cls._of_params(tree["params"])
         model.features_ = Features(tuple(from_plain(tree["features"], "feature")))
         model.n_samples_ = whole_number("n_samples", tree["n_samples"], least=0, most=2**53)
@@ -258,23 +260,23 @@ class StreamModel(OnlineModel, Exports):
             whole_number("random_state", model.random_state, least=0)
         model.table_ = tree.get("table")
         if not isinstance(model.table_, (dict, type(None))):
-            raise FileError("what is stored of a table is not a dictionary")
+            raise FileError("the stored state of the table must be a dictionary")
         model._restore(tree)
         return model
 
     def _restore(self, tree: Tree) -> None:
-        """Take the net of a tree."""
+        """Load the network from a tree."""
         if "mesh" not in tree:
             if len(self.features_) or self.n_samples_ or self.structure is not None or "structure" in tree:
-                raise FileError("it has learned, but its net is missing")
+                raise FileError("the stored model was trained, but its network is missing")
             trial = type(self)._of_params(tree["params"])
             trial.features_ = Features(("x",))
-            trial._build()  # refuses parameters that the first sample would be refused for
+            trial._build()  # raises an error if the parameters are not valid
             return
         mesh = Mesh.from_tree(tree["mesh"])
         sizes, wanted = (mesh.topology.n_inputs, mesh.topology.n_outputs), (len(self.features_), self._outputs)
         if sizes != wanted or not self.features_.names or mesh.dtype != np.float64:
-            raise FileError(f"its net has {sizes} inputs and outputs, expected {wanted}")
+            raise FileError(f"the stored network has {sizes} inputs and outputs, expected {wanted}")
         self.mesh_, self.stream_ = mesh, self._stream(mesh, tree["ticks_per_sample"])
         self.stream_.restore(tree["stream"])
         if "structure" in tree:
@@ -291,7 +293,7 @@ class StreamModel(OnlineModel, Exports):
 
 
 def _first_weights(topology: Topology, random_state: Seed) -> Array:
-    """Return random weights for a net that begins to learn from a stream."""
+    """Return random initial weights for a network on a stream."""
     t, rng = topology, as_generator(random_state)
     outputs = t.dst >= t.n_neurons - t.n_outputs
     inner = TUNING.recurrent_weight / np.sqrt(max(t.n_hidden, 1))

@@ -1,7 +1,8 @@
-"""One way to see a series: as it is or its logarithm, its values or their differences, by a net that learns online.
+"""Expert of a forecaster: one transformation of the series and one network that learns it online.
 
-z   the series, or its logarithm          w = z - base      what the net learns, from w of some steps before
-base   0, the last value, that of a season ago, or that plus the last change over a season
+z      the series, or its logarithm
+base   0, the last value, the value one season ago, or the latter plus the last seasonal difference
+w      z - base, the target of the network, predicted from w at earlier steps
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from meshnn.streaming import Stream
 from meshnn.streaming.state import fill_arrays
 from meshnn.topology import Topology
 
-__all__ = ["Expert", "ExpertView", "Tail", "find_season", "is_time_to_look", "views"]
+__all__ = ["Expert", "ExpertView", "Tail", "find_season", "season_search_due", "views"]
 
 
 class Tail:
-    """The last values of what is appended to, NaN before the first; so many at least."""
+    """The last `keep` values, or rows of `width` columns, of a sequence; NaN before the first one."""
 
     def __init__(self, keep: int, width: int = 0) -> None:
         self.keep = keep
@@ -39,11 +40,11 @@ class Tail:
         self._end += 1
 
     def last(self, count: int) -> Array:
-        """The last `count`, at most `keep`, oldest first: a view."""
+        """Return a view of the last `count` values, at most `keep`, oldest first."""
         return self._rows[self._end - count : self._end]
 
     def back(self, steps: Any) -> Any:
-        """Return the value that lies a number of steps back, 1 being the last one, or an array for several numbers."""
+        """Return the value a number of steps back, where 1 is the last one; an array of numbers returns an array."""
         return self._rows[self._end - steps]
 
     def widen(self, width: int) -> None:
@@ -56,18 +57,18 @@ class Tail:
 
     @property
     def kept(self) -> Array:
-        """All that is kept: a view."""
+        """A view of the last `keep` values."""
         return self.last(self.keep)
 
 
 class ExpertView(NamedTuple):
-    """The inputs of an expert."""
+    """The transformation and the network of an expert."""
 
-    log: bool  # the logarithm
-    first: bool  # differences to the last value
-    season: int  # differences to that of a season ago; 0: none
-    lags: tuple[int, ...]  # steps back of what it learns from; none: the base is the forecast
-    hidden: int
+    log: bool  # whether z is the logarithm of the series
+    first: bool  # whether differences to the last value are taken
+    season: int  # whether differences to the value this number of steps ago are taken; 0: no
+    lags: tuple[int, ...]  # lags of the inputs; without lags the base is the forecast
+    hidden: int  # hidden neurons
 
     @property
     def name(self) -> str:
@@ -77,7 +78,7 @@ class ExpertView(NamedTuple):
 
 
 def views(season: int, lags: int, hidden: int) -> list[ExpertView]:
-    """All that are tried; the first is the naive forecast."""
+    """Return the views of all experts; the first one is the naive forecast."""
     around = {season - 1, season, season + 1} - {0} if season else set()
     few = tuple(sorted({*range(1, min(lags, 4) + 1)} | around))
     many = tuple(sorted({*range(1, lags + 1)} | around))
@@ -94,15 +95,16 @@ def views(season: int, lags: int, hidden: int) -> list[ExpertView]:
 
 
 class Expert:
-    """A net that forecasts one step of a series from what it saw. Paths may begin `horizon` values before the last one.
+    """A network that forecasts the next value of a series.
 
-    `number` says which of the views of a forecaster it has.
+    `number` is the index of its view among those of the forecaster. Paths may start up to `horizon` values before the
+    last one.
     """
 
     def __init__(self, number: int, view: ExpertView, seed: int, settings: dict[str, Any], horizon: int) -> None:
         self.number, self.view = number, view
         self.lags: IntArray = np.array(view.lags, dtype=np.int64)
-        reach = view.season + view.first  # values that the base needs
+        reach = view.season + view.first  # number of values that the base depends on
         self.depth = max(reach, max(view.lags, default=1)) + 1
         self.w, self.errors = Tail(self.depth + horizon), Tail(TUNING.errors)
         self.mesh: Mesh | None = None
@@ -111,16 +113,16 @@ class Expert:
             t, rng = _topology(len(view.lags), view.hidden), np.random.default_rng(seed + number)
             self.mesh = Mesh(t, 2 if t.n_hidden else 1, "tanh", dtype="float64", random_state=0)
             weights = rng.standard_normal(t.n_edges) * TUNING.lag_weight / math.sqrt(t.n_clamped)
-            weights[t.dst == t.n_neurons - 1] = 0.0  # it begins with its base and the mean
+            weights[t.dst == t.n_neurons - 1] = 0.0  # the first forecasts are the base plus the mean of w
             self.mesh.weights = weights
-            # nets with hidden neurons look back for more samples
+            # networks with hidden neurons benefit from more replays
             default = {"replays": 500} if view.hidden else {"p0": 0.3, "replays": 200}
             settings = {"most": 3e-4, **default, **settings}
             self.stream = self.mesh.stream("squared_error", "ekf", memory="none", scale=True, **settings)
             self._row = np.full((1, 1, t.n_inputs), np.nan)
 
     def widen(self, features: int) -> None:
-        """Inputs for so many features in all."""
+        """Add inputs up to the given total number of features."""
         if self.mesh is not None and self.stream is not None:
             new = len(self.lags) + features - self.mesh.topology.n_inputs
             if new > 0:
@@ -130,18 +132,18 @@ class Expert:
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def base(self, z: Any) -> Any:
-        """Of the next value, from `z(k)`, which is that of k steps ago; NaN if it is not known yet."""
+        """Return the base of the next value; `z(k)` is the value k steps ago. NaN if it is not known yet."""
         season, first = self.view.season, self.view.first
         if season:
             return z(season) + z(1) - z(season + 1) if first else z(season)
         return z(1) if first else 0.0
 
     def change(self, x: Array) -> Array:
-        """Features as the series is seen: the last of their rows, less those of the base."""
+        """Return the last row of features, transformed like the series: its base is subtracted."""
         return np.asarray(x[-1] - self.base(lambda k: x[-1 - k]))
 
     def learn(self, z: Tail, value: float, features: Array | None, learns: bool) -> float:
-        """Take the next z in; what it was forecast to be, NaN if it could not be. Missing values are not learned."""
+        """Append the next z, learn it if `learns`, and return its forecast; NaN if there was none."""
         base = self.base(z.back)
         w, expected = value - base, base
         if self.stream is not None:
@@ -164,10 +166,10 @@ class Expert:
     # -- many steps --------------------------------------------------------------------------------------------------
 
     def path(self, z: Tail, horizon: int, bounds: tuple[float, float], features: Array | None, ago: int = 0) -> Array:
-        """Return the next z `(horizon,)`, each from those before; NaN if the base is not known yet.
+        """Return the next z `(horizon,)`, where forecasts are fed back; NaN if the base is not known yet.
 
-        `features` are rows of the past, at least those that the base needs, and of the steps to come. With `ago` the
-        path begins that many values before the last one.
+        `features` are the past rows that the base depends on, followed by those of the forecast steps. With `ago` the
+        path starts that number of values before the last one.
         """
         stream, (low, high) = self.stream, bounds
 
@@ -179,9 +181,9 @@ class Expert:
         return self.follow(past, horizon, features, step)
 
     def follow(self, past: list[Array], horizon: int, features: Array | None, step: Any) -> Array:
-        """Return the next z `(horizon, ...)` after past z and w `(depth, ...)`, of one path or many beside each other.
+        """Return the next z `(horizon, ...)` of one or several parallel paths, given past z and w `(depth, ...)`.
 
-        `step` gives the next value from its base, the w that the net looks at, rows of features and its number.
+        `step` returns the next value, given its base, the lagged w, the rows of features and the number of the step.
         """
         depth, before = self.depth, 0 if features is None else len(features) - horizon
         zs, ws = (np.concatenate([seen, np.empty((horizon, *seen.shape[1:]))]) for seen in past)
@@ -193,7 +195,7 @@ class Expert:
         return zs[depth:]
 
     def values(self, z: Any) -> Any:
-        """In the units of the series."""
+        """Transform z back to the units of the series."""
         with np.errstate(over="ignore"):
             return np.minimum(np.exp(z), TUNING.largest) if self.view.log else z
 
@@ -204,32 +206,32 @@ class Expert:
         return {"number": self.number, "w": self.w.kept.copy(), "errors": self.errors.kept.copy(), "stream": stream}
 
     def restore(self, tree: Tree) -> None:
-        """Go on where an expert of the same view and features was, as a tree says that may come from anywhere."""
+        """Load the state of an expert with the same view and features from a tree, which is not trusted."""
         fill_arrays({"w": self.w.kept, "errors": self.errors.kept}, {k: tree[k] for k in ("w", "errors")}, gaps=True)
         if self.stream is not None:
             self.stream.restore(tree["stream"])
 
 
 def _topology(d: int, hidden: int) -> Topology:
-    """Inputs and bias to hidden neurons and to the output, hidden neurons to the output."""
-    check_fits(32.0 * (d + 1) * (hidden + 1), "the edges of a forecaster", "take fewer hidden neurons or lags")
+    """Return a hidden layer between inputs and output, with direct edges from the inputs to the output."""
+    check_fits(32.0 * (d + 1) * (hidden + 1), "the edges of a forecaster", "use fewer hidden neurons or lags")
     inner = np.indices((d + 1, hidden)).reshape(2, -1).T + np.array([0, d + 1])
     outer = np.stack([np.arange(d + 1 + hidden), np.full(d + 1 + hidden, d + 1 + hidden)], axis=1)
     return Topology(d, hidden, 1, np.concatenate([inner, outer]))
 
 
-def is_time_to_look(count: int) -> bool:
-    """Whether a season should be looked for after this number of values.
+def season_search_due(count: int) -> bool:
+    """Return whether to search for a season after this number of values.
 
-    >>> [n for n in range(400) if is_time_to_look(n)]
+    >>> [n for n in range(400) if season_search_due(n)]
     [24, 36, 48, 72, 96, 144, 192, 288, 384]
     """
-    times = 24, 36  # and twice, four times, ... as many
+    times = 24, 36  # and these times 2, 4, 8, ...
     return count <= TUNING.kept and any(count % k == 0 and (count // k).bit_count() == 1 for k in times)
 
 
 def find_season(y: Array) -> int | None:
-    """Return the first high peak of the autocorrelation of the changes, or None; 2.5 seasons must have been seen.
+    """Return the first high peak of the autocorrelation of the differences, or None; y must cover 2.5 seasons.
 
     >>> import numpy as np
     >>> t = np.arange(60)
@@ -240,7 +242,7 @@ def find_season(y: Array) -> int | None:
         change = np.diff(y)
         change -= np.median(change)
         wide = 5.0 * np.median(np.abs(change))
-        if wide > 0:  # a few wild changes say nothing about the others
+        if wide > 0:  # limit the effect of outliers
             change = np.clip(change, -wide, wide)
         change -= change.mean()
         scale = np.abs(change).max(initial=0.0)
@@ -253,9 +255,9 @@ def find_season(y: Array) -> int | None:
     products = np.fft.irfft(power, size)[: most + 2]
     r = products / products[0]
     inner = r[2:-1]
-    least = max(0.25, 2.2 / np.sqrt(n))  # some standard errors of white noise
+    least = max(0.25, 2.2 / np.sqrt(n))  # 2.2 standard errors of white noise
     peaks = 2 + np.flatnonzero((inner > r[1:-2]) & (inner >= r[3:]) & (inner > least))
     if not peaks.size:
         return None
-    # multiples of a season have peaks, too: the shortest that is almost as high as the highest
+    # multiples of a season have peaks as well, so take the shortest one that is almost as high as the highest
     return int(peaks[r[peaks] >= 0.85 * r[peaks].max()][0])

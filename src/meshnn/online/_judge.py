@@ -1,7 +1,8 @@
-"""Who is believed: how far each expert was off, for every number of steps ahead, lately.
+"""Weights of the experts of a forecaster, from their recent errors at each number of steps ahead.
 
-Now and then the forecasts of all experts are written down; when the values come, errors are added to sums that fade.
-What is believed of the h-th step is a mean of the experts, weighted by a power of the inverse of their errors there.
+The forecasts of all experts are recorded at intervals. When the values arrive, the absolute errors are added to
+exponentially decaying sums. The forecast h steps ahead is the mean of the experts, weighted by a power of the inverse
+of their mean errors h steps ahead.
 """
 
 from __future__ import annotations
@@ -17,28 +18,32 @@ __all__ = ["Judge"]
 
 
 class Judge:
-    """Errors of experts by steps ahead.
+    """Errors of the experts per step ahead.
 
     Attributes
     ----------
     total, count : arrays (experts, horizon)
-        Sums of absolute errors that fade, and of ones.
+        Decaying sums of the absolute errors, and of ones.
     apart, cases : arrays (horizon,)
-        The same for the weighted mean of all.
+        The same sums for the weighted mean of the experts.
+    ages : array (origins,)
+        Number of values since each recorded forecast was made.
+    pending : array (origins, experts + 1, horizon)
+        The recorded forecasts; the last row of each is the weighted mean.
     """
 
     def __init__(self, experts: int, horizon: int) -> None:
         self.total, self.count = np.zeros((experts, horizon)), np.zeros((experts, horizon))
         self.apart, self.cases = np.zeros(horizon), np.zeros(horizon)
-        self.ages: IntArray = np.zeros(0, dtype=np.int64)  # of forecasts that were written down: values since
-        self.pending = np.zeros((0, experts + 1, horizon))  # the last row is the weighted mean
+        self.ages: IntArray = np.zeros(0, dtype=np.int64)
+        self.pending = np.zeros((0, experts + 1, horizon))
 
     @property
     def horizon(self) -> int:
         return self.total.shape[1]
 
-    def saw(self, value: float, expected: Array, seen: int) -> None:
-        """A value came, which the experts had expected one step ahead (NaN: not at all)."""
+    def update(self, value: float, expected: Array, seen: int) -> None:
+        """Add the errors for a new value, given the one-step forecasts of the experts (NaN: no forecast)."""
         half = min(max(TUNING.fade_share * seen, TUNING.fade_shortest), TUNING.fade_longest)
         slow = 0.5 ** (1.0 / half)
         fast = 0.5 ** (1.0 / max(TUNING.fade_faster * half, TUNING.fade_shortest))
@@ -55,7 +60,7 @@ class Judge:
             self.ages, self.pending = self.ages[keep], self.pending[keep]
 
     def _add(self, h: IntArray, value: float, expected: Array) -> None:
-        """Errors of forecasts `(len(h), experts + 1)`, each of another number of steps ahead."""
+        """Add the errors of forecasts `(len(h), experts + 1)` made h + 1 steps ahead."""
         errors = np.abs(expected - value).T
         good = np.isfinite(errors)
         errors = np.where(good, errors, 0.0)
@@ -65,36 +70,36 @@ class Judge:
         self.cases[h] += good[-1]
 
     def note(self, forecasts: Array, seen: int) -> None:
-        """Write forecasts `(experts, horizon)` down."""
+        """Record forecasts `(experts, horizon)`."""
         together = mean_of(self.weights(seen), forecasts)
         self.pending = np.concatenate([self.pending, np.concatenate([forecasts, together[None]])[None]])
         self.ages = np.append(self.ages, 0)
 
     def fill(self, h: int, forecasts: Array, seen: int) -> None:
-        """Write the forecasts `(experts,)` of step h + 1 of the only open origin down."""
+        """Record the forecasts `(experts,)` for step h + 1 of the only pending origin."""
         together = mean_of(self.weights(seen)[:, h : h + 1], forecasts[:, None])
         self.pending[0, :, h] = np.append(forecasts, together)
 
     def weights(self, seen: int) -> Array:
-        """Of every expert and step ahead `(experts, horizon)`; 0 for those of which nothing is known."""
+        """Return the weight of each expert per step ahead `(experts, horizon)`; 0 for experts without errors so far."""
         known = self.count[:, 0] > 0
         power = min(max(seen / TUNING.values_per_power, TUNING.mild), TUNING.strict)
         W = np.zeros_like(self.total)
         if not known.any():
-            W[0] = 1.0  # the naive one
+            W[0] = 1.0  # the naive forecast
             return W
-        before, lent = np.zeros(int(known.sum())), 0.0
+        before, borrowed = np.zeros(int(known.sum())), 0.0
         total, count = self.total[known], self.count[known]
         for h in range(self.horizon):
-            mean = (total[:, h] + lent * before) / (count[:, h] + lent)
+            mean = (total[:, h] + borrowed * before) / (count[:, h] + borrowed)
             rounding = 1e-12 * mean.max() + 1e-300
             share = ((mean.min() + rounding) / (mean + rounding)) ** power
             W[known, h] = share / share.sum()
-            before, lent = mean, TUNING.borrowed
+            before, borrowed = mean, TUNING.borrowed
         return W
 
     def keep(self, which: IntArray) -> None:
-        """Only these experts from now on."""
+        """Drop all other experts."""
         self.total, self.count = self.total[which], self.count[which]
         self.pending = self.pending[:, np.append(which, self.pending.shape[1] - 1)]
 
@@ -102,7 +107,7 @@ class Judge:
         return {name: array.copy() for name, array in vars(self).items()}
 
     def restore(self, tree: Tree) -> None:
-        """Take the errors of a tree that may come from anywhere, for as many experts and steps."""
+        """Load the errors from a tree, which is not trusted; the number of experts and steps must agree."""
         noted, (experts, horizon) = len(tree["ages"]), self.total.shape
         self.ages, self.pending = np.zeros(noted, np.int64), np.zeros((noted, experts + 1, horizon))
         limits = dict.fromkeys(("total", "count", "apart", "cases"), (0.0, np.finfo(float).max))
@@ -110,7 +115,7 @@ class Judge:
 
 
 def mean_of(weights: Array, values: Array) -> Array:
-    """The weighted means of columns, of those that are numbers; NaN where there is none."""
+    """Return the weighted mean of each column without its NaN; NaN for columns without numbers."""
     weights = np.where(np.isfinite(values), weights, 0.0)
     total = weights.sum(axis=0)
     sums = (weights * np.where(weights > 0, values, 0.0)).sum(axis=0)

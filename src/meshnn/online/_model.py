@@ -1,4 +1,4 @@
-"""The base of all online models: parameters and files, labels, dictionaries of features turned into rows of numbers."""
+"""Base class of all online models: parameters and files, labels, conversion of dictionaries to rows of numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Features", "OnlineModel", "as_label", "as_number", "frame_rows", "fr
 class OnlineModel:
     """An estimator whose parameters are the arguments of `__init__` and which can be saved at any time."""
 
-    #: What files call it.
+    #: Name of the kind of model in files.
     kind: ClassVar[str]
     settings: Mapping[str, Any] | None
     random_state: Seed
@@ -35,15 +35,15 @@ class OnlineModel:
         return {k: p for k, p in inspect.signature(cls.__init__).parameters.items() if k != "self"}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters that it was made with."""
+        """Return the constructor parameters by name."""
         return {name: getattr(self, name) for name in self._signature()}
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it to a `.mesh` file at any time: the loaded model goes on bit by bit as this one would."""
+        """Write the model to a `.mesh` file. The loaded model continues with bitwise identical results."""
         storage.write(path, self.to_tree())
 
     def to_tree(self) -> storage.Tree:
-        """Return it as plain values and arrays."""
+        """Return the model as plain values and arrays."""
         params = {name: v.item() if isinstance(v, np.generic) else v for name, v in self._stored_params().items()}
         if params["settings"] is not None:
             params["settings"] = dict(params["settings"])
@@ -52,13 +52,13 @@ class OnlineModel:
         return {"kind": self.kind, "params": params}
 
     def _stored_params(self) -> dict[str, Any]:
-        """The parameters by the names that files use."""
+        """Return the parameters by their names in files."""
         return self.get_params()
 
     @classmethod
     def _of_params(cls, params: Any) -> Any:
         if not isinstance(params, dict) or not isinstance(params.get("settings"), (dict, type(None))):
-            raise FileError("the stored parameters are not a dictionary")
+            raise FileError("the stored parameters must be a dictionary")
         return cls(**params)
 
     def __repr__(self) -> str:
@@ -68,29 +68,29 @@ class OnlineModel:
 
 
 def as_label(y: Any) -> Hashable:
-    """Return the label as `predict_one` gives it back: numpy's numbers and texts become Python's."""
+    """Return the label with NumPy scalars converted to Python values, as `predict_one` returns it."""
     try:
         hash(y)
     except TypeError:
-        raise DataError(f"the label {y!r} is of type {type(y).__name__}; take a text, a number or a tuple") from None
+        raise DataError(f"the label {y!r} is of type {type(y).__name__}; use a string, a number or a tuple") from None
     found: Hashable = y.item() if isinstance(y, (np.bool_, np.number, np.str_)) else y
     # NaN, NaT and pandas' NA are not equal to themselves, or cannot be compared
     missing = type(found).__name__ in ("NAType", "NaTType") or (isinstance(y, np.datetime64) and np.isnat(y))
     if found is None or missing or (isinstance(found, float) and found != found):
-        raise DataError(f"the label is {y!r}: it is missing; leave samples without a label out")
+        raise DataError(f"the label is missing ({y!r}); leave out samples without a label")
     return found
 
 
 def to_plain(values: Iterable[Hashable], what: str) -> list[Any]:
-    """Return names or labels for a tree of `meshnn.storage`: tuples become lists, which no label can be."""
+    """Return names or labels as plain values for `meshnn.storage`: tuples become lists, which cannot be labels."""
     return [_exchanged(value, what, tuple, list) for value in values]
 
 
 def from_plain(values: Any, what: str) -> list[Any]:
-    """Return what `to_plain` made plain; each is there once."""
+    """Invert `to_plain`; raise a `FileError` for duplicates."""
     found = [_exchanged(value, what, list, tuple) for value in values] if isinstance(values, list) else None
     if found is None or len(set(found)) != len(found) or any(value != value for value in found):
-        raise FileError(f"the stored {what}s are not a list of different ones")
+        raise FileError(f"the stored {what}s must be a list without duplicates")
     return found
 
 
@@ -100,14 +100,16 @@ def _exchanged(value: Any, what: str, old: Any, new: Any) -> Any:
         return new(_exchanged(item, what, old, new) for item in value)
     if value is None or isinstance(value, (str, int, float)):
         return value
-    kinds = "texts, numbers, truth values and tuples of these"
-    raise FileError(f"the {what} {value!r} is of type {type(value).__name__}; files hold {kinds}, so pickle the model")
+    kinds = "strings, numbers, booleans and tuples of these"
+    raise FileError(
+        f"the {what} {value!r} is of type {type(value).__name__}, but files can only hold {kinds}; pickle the model"
+    )
 
 
 class Features:
-    """Which feature is which input.
+    """The names of the features in the order of the inputs, and the conversion of samples to rows.
 
-    Features that are first met in the same sample are in the order of their names: that of a dictionary says nothing.
+    Features that first appear in the same sample are sorted by name, because the order of a dictionary is arbitrary.
     """
 
     def __init__(self, names: tuple[Hashable, ...] = ()) -> None:
@@ -115,7 +117,7 @@ class Features:
         self._place = {name: i for i, name in enumerate(names)}
         self.row = np.full((1, 1, len(names)), np.nan)
         self._line = self.row[0, 0]
-        # a sample that has all of them is packed by these two, which takes a third of the time of a loop
+        # these two pack a sample with all features in a third of the time of a loop
         self._values = itemgetter(*names) if len(names) > 1 else None
         self._pack = struct.Struct(f"{len(names)}d").pack_into
 
@@ -125,20 +127,20 @@ class Features:
     def __reduce__(self) -> Any:
         return Features, (self.names,)
 
-    def missing(self, x: Any) -> list[Hashable]:
-        """Features of a sample that were not met before."""
+    def new_names(self, x: Any) -> list[Hashable]:
+        """Return the features of a sample that are not known yet, sorted."""
         new = [name for name in x if name not in self._place]
         try:
             return sorted(new)
         except TypeError:  # names of several types
             return sorted(new, key=lambda name: (type(name).__qualname__, repr(name)))
 
-    def with_(self, names: Iterable[Hashable]) -> Features:
-        """These and more, which have the next places."""
+    def extended(self, names: Iterable[Hashable]) -> Features:
+        """Return these features followed by others."""
         return Features((*self.names, *names))
 
-    def quick(self, x: Any) -> Array | None:
-        """`check` and `fill` for a sample of just the known features, as most are; None if this is no such sample."""
+    def fast_row(self, x: Any) -> Array | None:
+        """Check and fill a sample that has exactly the known features, the usual case; None for other samples."""
         if type(x) is dict and self._values is not None and len(x) == len(self.names):
             try:
                 values = self._values(x)
@@ -151,9 +153,9 @@ class Features:
         return None
 
     def fill(self, x: Mapping[Hashable, Any]) -> Array:
-        """The row of a sample that was checked `(1, 1, features)`; NaN for features that it does not have.
+        """Return the row `(1, 1, features)` of a checked sample; missing features are NaN, unknown ones are ignored.
 
-        Unknown ones are left out. The row is used again for the next sample.
+        The array is reused for the next sample.
         """
         self._line[:] = math.nan
         for name, value in x.items():
@@ -163,10 +165,10 @@ class Features:
         return self.row
 
     def check(self, x: Any) -> None:
-        """Refuse what is no dictionary of finite numbers."""
+        """Raise an error if a sample is not a dictionary of finite numbers."""
         if not isinstance(x, Mapping):
             raise DataError(
-                f"a sample is a dictionary of features such as {{'width': 1.5}}, got {type(x).__name__}; "
+                f"a sample must be a dictionary of features such as {{'width': 1.5}}, got {type(x).__name__}; "
                 "for a DataFrame use learn_many and predict_many, for an array dict(enumerate(row))"
             )
         for name, value in x.items():
@@ -174,7 +176,7 @@ class Features:
 
 
 def as_number(what: str, value: Any, advice: str) -> float:
-    """Return the value as a float, if it is one finite number; `what` names it in the error."""
+    """Return the value as a float if it is a finite number; otherwise raise an error that names it by `what`."""
     if type(value) is float and math.isfinite(value):
         return value
     number = math.nan
@@ -188,15 +190,15 @@ def as_number(what: str, value: Any, advice: str) -> float:
 
 
 def frame_rows(X: Any) -> list[dict[Any, Any]]:
-    """Return one dictionary per row of a DataFrame, without what is missing; all of them are checked."""
-    if hasattr(X, "to_pandas"):  # of polars or pyarrow
+    """Return one checked dictionary per row of a DataFrame, without missing values."""
+    if hasattr(X, "to_pandas"):  # polars or pyarrow
         X = X.to_pandas()
     if not hasattr(X, "columns") or not hasattr(X, "itertuples"):
         raise DataError(f"X must be a DataFrame, got {type(X).__name__}; for single samples use the ..._one methods")
     names = list(X.columns)
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"X has several columns {twice!r}; give them names of their own")
+        raise DataError(f"X has several columns named {twice!r}; rename them so that the names are unique")
     of_numbers = all(kind.kind in "biuf" for kind in X.dtypes)
     values = X.to_numpy(dtype=float, na_value=np.nan) if of_numbers else X.to_numpy(dtype=object)
     found = [

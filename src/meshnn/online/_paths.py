@@ -1,9 +1,8 @@
-"""Paths that a series may take, drawn: how unsure a forecast of many steps is.
+"""Random paths of a series, from which the quantiles of forecasts are computed.
 
-A path has its own parameters, drawn from what the filter knows about them (its covariance P; outputs change by
-H dtheta, the net being linear in small changes), and at every step an error, drawn from those made at one step ahead
-and brought to the size of the noise that the filter has found. Each value is fed back, so errors grow as they do in the
-series itself.
+Each path has its own parameters, drawn from the posterior of the filter with covariance P. The network is linearised,
+so outputs change by H dtheta. At every step an error is added, drawn from the past one-step errors and scaled to the
+noise level estimated by the filter. Values are fed back, so errors accumulate over the steps.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["draw_all", "draw_paths", "quantiles", "quantiles_of_one", "weighted_
 
 
 class _Net:
-    """The net of an expert for many paths at once, in NumPy, each path with parameters of its own."""
+    """The network of an expert in NumPy, for many paths with different parameters at once."""
 
     def __init__(self, expert: Expert, count: int, rng: np.random.Generator) -> None:
         mesh: Any = expert.mesh
@@ -45,7 +44,7 @@ class _Net:
         self.noise = float(np.sqrt(learner.noise[0])) * self.y_scale
 
     def __call__(self, rows: Array) -> Array:
-        """Outputs `(count,)` for rows `(count, n_inputs)`."""
+        """Return outputs `(count,)` for rows `(count, n_inputs)`."""
         c, A = self.c, self.A
         x = standardised(rows, self.x_mean, self.x_scale, StreamNumbers.INPUT_CUT)
         x = np.concatenate([x, np.ones((len(rows), 1))], axis=1)
@@ -59,7 +58,7 @@ class _Net:
 
 
 def _root(P: Array) -> Array:
-    """R with R R' = P, which rounding may have made a little less than positive."""
+    """Return R with R R' = P, where P may be slightly indefinite because of rounding."""
     try:
         return np.linalg.cholesky(P + 1e-10 * np.trace(P) / len(P) * np.eye(len(P)))
     except np.linalg.LinAlgError:
@@ -71,7 +70,7 @@ def draw_paths(
     expert: Expert, z: Tail, horizon: int, bounds: tuple[float, float], features: Array | None, count: int,
     rng: np.random.Generator,
 ) -> Array:  # fmt: skip
-    """Values `(count, horizon)` that may come, as this expert sees it, in the units of the series."""
+    """Draw paths `(count, horizon)` of an expert, in the units of the series."""
     errors = expert.errors.last(expert.errors.keep)
     errors = errors[np.isfinite(errors)]
     errors = np.concatenate([errors, -errors]) if len(errors) else np.zeros(1)
@@ -99,7 +98,7 @@ def draw_all(
     experts: list[Expert], seen: list[tuple[Tail, tuple[float, float]]], weights: Array, features: Array | None,
     rng: np.random.Generator,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Paths `(n, horizon)` of all experts that are believed, and what each counts at every step, 1 in all."""
+    """Draw paths `(n, horizon)` of all experts with relevant weights; also return the weight of each path per step."""
     horizon = weights.shape[1]
     drawn, shares = [np.empty((0, horizon))], [np.empty((0, horizon))]
     for expert, (z, bounds), w in zip(experts, seen, weights, strict=True):
@@ -113,7 +112,7 @@ def draw_all(
 
 
 def quantiles(paths: Array, shares: Array, middle: Array, levels: Array, judge: Judge) -> Array:
-    """Quantiles `(horizon, levels)` around the forecast, as wide as paths and the errors of late say together."""
+    """Return quantiles `(horizon, levels)` around the forecast; their spread combines paths and recent errors."""
     if not len(paths):
         return np.repeat(middle[:, None], len(levels), axis=1)
     factors = _factors(np.sqrt((shares * (paths - middle) ** 2).sum(axis=0)), judge)
@@ -123,14 +122,14 @@ def quantiles(paths: Array, shares: Array, middle: Array, levels: Array, judge: 
 
 
 def quantiles_of_one(value: float, count: int, horizon: int, levels: Array) -> Array:
-    """Quantiles `(horizon, levels)` after n equal values: the next one differs with probability 1 / n.
+    """Return quantiles `(horizon, levels)` after n equal values: the next one differs with probability 1 / n.
 
     >>> quantiles_of_one(10.0, 1, 2, np.array([0.05, 0.5, 0.95])).round(1).tolist()
     [[-6.4, 10.0, 26.4], [-13.3, 10.0, 33.3]]
     >>> quantiles_of_one(10.0, 10, 1, np.array([0.05, 0.5, 0.95])).tolist()
     [[10.0, 10.0, 10.0]]
     """
-    tail = np.minimum(levels, 1.0 - levels) * count  # a share of the other values, of which half lie on each side
+    tail = np.minimum(levels, 1.0 - levels) * count  # as a share of the values that differ, half of them on each side
     size = [NormalDist().inv_cdf(1.0 - share) if share < 0.5 else 0.0 for share in tail.tolist()]
     away = np.where(levels < 0.5, -1.0, 1.0) * np.array(size) * (abs(value) or 1.0)
     found = value + np.sqrt(np.arange(1.0, horizon + 1))[:, None] * away
@@ -138,10 +137,10 @@ def quantiles_of_one(value: float, count: int, horizon: int, levels: Array) -> A
 
 
 def _factors(spread: Array, judge: Judge) -> Array:
-    """Return the factors `(horizon,)` of the spread of paths; beyond the judged steps, that of the last judged one."""
+    """Return the factors `(horizon,)` for the spread of the paths; steps beyond the horizon use the last factor."""
     n = min(len(spread), judge.horizon)
-    cases = judge.cases[:n] / np.arange(1, n + 1)  # errors of forecasts that overlap are alike
-    # from mean absolute errors, as if they were normal: squares would be those of the few largest, long ago
+    cases = judge.cases[:n] / np.arange(1, n + 1)  # errors of overlapping forecasts are correlated
+    # variances from mean absolute errors, assuming normality: squared errors depend too much on a few outliers
     made = np.pi / 2 * np.square(judge.apart[:n] / np.maximum(judge.cases[:n], 1e-300))
     ratio = np.minimum(made / np.maximum(spread[:n] ** 2, 1e-300), TUNING.furthest)
     found = np.sqrt((cases * ratio + TUNING.trust) / (cases + TUNING.trust))
@@ -149,7 +148,7 @@ def _factors(spread: Array, judge: Judge) -> Array:
 
 
 def weighted_quantiles(values: Array, weights: Array, levels: Array) -> Array:
-    """Quantiles `(levels,)` of values that count differently.
+    """Return weighted quantiles `(levels,)` of values.
 
     >>> weighted_quantiles(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 2.0]), np.array([0.5]))
     array([2.33333333])

@@ -1,4 +1,4 @@
-"""Policies of `meshnn.training.structure` on a stream: the graph changes at stated intervals, learning goes on."""
+"""Structure policies of `meshnn.training.structure` on a stream: the graph is edited at intervals during learning."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ["StreamStructure"]
 
 
 class StreamStructure:
-    """Edits the net of a model after every so many samples.
+    """Structure policies that edit the network of a model after every `every` samples, at most `rounds` times.
 
-    Gradients that policies ask for are those of the last samples, each from a state of 0. Learning counts as slow, for
-    `Grow`, when the mean loss of an interval hardly falls; `Prune` has done its work after so many `rounds`.
+    Policies get the gradients of the most recent samples, each from a zero state, and the mean loss of the interval:
+    `Grow` adds edges when it hardly falls any more. Schedules such as that of `Prune` end after `rounds` edits.
     """
 
     def __init__(self, policies: Any, every: int, rounds: int) -> None:
@@ -42,15 +42,15 @@ class StreamStructure:
         self._loss, self._count = 0.0, 0
 
     def first(self, topology: Topology) -> Topology:
-        """The graph to begin with; refused if a policy can do nothing with it, before an interval is learned."""
+        """Return the initial graph; raise an error if a policy cannot be applied to it."""
         found = runtime.first_topology(self.policies, topology)
         if refusal := next(filter(None, (policy.refusal_of(found.n_edges) for policy in self.policies)), ""):
-            advice = "take fewer, or a share such as to=0.5, which is taken of the edges after the first interval"
-            raise MeshError(f"{refusal}, of the features of the first sample; {advice}")
+            advice = "use a smaller number, or a share such as to=0.5 of the edges after the first interval"
+            raise MeshError(f"{refusal}, given the features of the first sample; {advice}")
         return found
 
-    def saw(self, model: StreamModel, row: Array, target: float, out: Array) -> None:
-        """Take note of a sample that was just learned, with the outputs before; edit the net when it is time."""
+    def update(self, model: StreamModel, row: Array, target: float, out: Array) -> None:
+        """Record a learned sample and the outputs before learning it; edit the network at the end of an interval."""
         self._rows.widen(row.shape[2])
         self._rows.append(row[0, 0])
         self._targets.append(target)
@@ -61,7 +61,7 @@ class StreamStructure:
             self._edit(model)
 
     def relabel(self) -> None:
-        """The targets 1 and 0 of two classes become the labels 0 and 1."""
+        """Replace the targets 1 and 0 of two classes by the labels 0 and 1."""
         kept = self._targets.kept
         kept[:] = np.where(np.isnan(kept), np.nan, kept < 0.5)
 
@@ -69,11 +69,11 @@ class StreamStructure:
         mesh, stream = model._net
         before, known = mesh.topology, self._runtime(model)
         epoch = model.n_samples_ // self.every
-        change, words = known.edit(epoch, self._loss / self._count if self._count else math.nan)
+        change, messages = known.edit(epoch, self._loss / self._count if self._count else math.nan)
         self._loss, self._count = 0.0, 0
         if change is not None:
-            self.log += [f"sample {model.n_samples_}: {word}" for word in words]
-            # of each neuron the one it was, -1 if it is new; inputs and outputs stay
+            self.log += [f"sample {model.n_samples_}: {message}" for message in messages]
+            # previous index of each neuron, -1 if it is new; inputs and outputs stay
             hidden = np.where(change.hidden >= 0, before.n_clamped + change.hidden, -1)
             outputs = np.arange(before.n_neurons - before.n_outputs, before.n_neurons)
             neurons = np.concatenate([np.arange(before.n_clamped), hidden, outputs])
@@ -81,14 +81,14 @@ class StreamStructure:
             stream.grow(growth, mesh.values, mesh.codes, mesh.ties, change.parameters)
 
     def _runtime(self, model: StreamModel) -> runtime.Structure:
-        """Make the policies' view of the net: anew every time, as features and classes may have come."""
+        """Return the network as policies use it; built for every edit, because features and classes may be new."""
         seed = as_generator(model.n_samples_)
         known = runtime.Structure(self.policies, model._net[0], self._samples(model), self.rounds, seed)
         known.memories = self.memories
         return known
 
     def to_tree(self) -> Tree:
-        """As plain values and arrays."""
+        """Return the state as plain values and arrays."""
         rows, targets = self._last()
         policies, memories = runtime.structure_to_tree(list(self.policies)), runtime.memories_to_tree(self.memories)
         return {"policies": policies, "memories": memories, "loss": self._loss, "count": self._count,
@@ -101,27 +101,27 @@ class StreamStructure:
 
     @classmethod
     def from_tree(cls, tree: Tree, model: StreamModel) -> StreamStructure:
-        """Return the policies of a model with its net, from a tree that may come from anywhere."""
+        """Return the policies of a model stored in a tree, which is not trusted."""
         mesh, stream = model._net
         found = cls(runtime.structure_from_tree(tree["policies"]), model.structure_every, model.structure_rounds)
         found.memories = runtime.memories_from_tree(found.policies, tree["memories"])
         found._loss, found._count = float(tree["loss"]), whole_number("count", tree["count"], least=0, most=2**53)
-        found.log = [str(word) for word in tree["log"]]
+        found.log = [str(message) for message in tree["log"]]
         rows, targets = tree["rows"], tree["targets"]
         if not 0 < len(targets) <= TUNING.recent or rows.shape[1] > len(model.features_):
-            raise FileError(f"its last rows are {rows.shape} with targets {targets.shape}")
+            raise FileError(f"the stored recent rows have shape {rows.shape}, their targets {targets.shape}")
         found._rows.widen(rows.shape[1])
         last = {"rows": found._rows.last(len(targets)), "targets": found._targets.last(len(targets))}
         fill_arrays(last, {name: tree[name] for name in last}, gaps=True)
         stream.as_targets(targets[:, None], len(targets))
-        found._runtime(model)  # refuses policies for another graph
+        found._runtime(model)  # raises an error for policies of another graph
         for policy, memory in zip(found.policies, found.memories, strict=True):
             if refusal := policy.refusal_of(getattr(memory, "first", None) or mesh.topology.n_edges):
                 raise FileError(refusal)
         return found
 
     def _samples(self, model: StreamModel) -> InMemorySamples:
-        """The last ones, as the net sees them."""
+        """Return the most recent samples, standardised."""
         mesh, stream = model._net
         self._rows.widen(mesh.topology.n_inputs)
         rows, targets = self._last()

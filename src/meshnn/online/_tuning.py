@@ -9,57 +9,64 @@ __all__ = ["TUNING"]
 
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers that were chosen by experiment, or limit what is accepted."""
+    """Numbers chosen by experiment, and limits of accepted values."""
 
     # -- classifier and regressor
-    #: Hidden neurons that are accepted: the net of a stream is built while a row waits.
+    #: Maximum number of hidden neurons; the network of a stream is built while a row waits.
     most_hidden: int = 10_000
-    #: Standard deviations of the first weights: into hidden neurons (over the root of the number of inputs), between
-    #: hidden neurons (over the root of their number), and into outputs.
+    #: Standard deviation of the initial weights from inputs to hidden neurons, times the root of the number of inputs.
     input_weight: float = 1.5
+    #: Standard deviation of the initial weights between hidden neurons, times the root of their number.
     recurrent_weight: float = 0.9
+    #: Standard deviation of the initial weights into outputs.
     output_weight: float = 0.1
-    #: Samples that policies of structure look at: the last ones.
+    #: Number of recent samples that structure policies use.
     recent: int = 1000
-    #: Points of the curve of scores; beyond them every second one is left out.
+    #: Maximum number of points of the curve of scores; beyond it every second point is dropped.
     curve_points: int = 1024
 
-    # -- the nets of a forecaster
-    #: Values and forecasts are cut to this: their squares must be finite.
+    # -- networks of a forecaster
+    #: Values and forecasts are clipped to this, so that their squares are finite.
     largest: float = 1e100
-    #: Steps of a season, and steps ahead that are judged, at most.
+    #: Maximum number of steps of a season.
     longest_season: int = 100_000
+    #: Maximum number of steps ahead at which experts are weighted.
     longest_horizon: int = 1000
-    #: Values that are kept, to look for a season in and to begin again with another one.
+    #: Number of values that are kept for finding a season, and for training again after another season is found.
     kept: int = 1536
-    #: Errors of one step that are kept to draw from.
+    #: Number of one-step errors that are kept for drawing paths.
     errors: int = 256
-    #: Standard deviation of the first weights into hidden neurons, times the root of how many lead to each.
+    #: Standard deviation of the initial weights into hidden neurons, times the root of the number of inputs.
     lag_weight: float = 0.5
 
-    # -- how the nets are weighted
-    #: Errors fade to a half within this share of the values so far, and within a number of values between these.
+    # -- weights of the experts
+    #: Half-life of the errors as a share of the number of values so far.
     fade_share: float = 0.5
+    #: Shortest half-life, in values.
     fade_shortest: float = 30.0
+    #: Longest half-life, in values.
     fade_longest: float = 1000.0
-    #: Those of the weighted mean fade faster by this: how good it is now matters, not which net is better.
+    #: Factor of the half-life for the errors of the weighted mean, which measure its current accuracy.
     fade_faster: float = 0.4
-    #: The power that errors are weighted by: one per this many values, between these two.
+    #: The exponent of the errors is the number of values divided by this, between `mild` and `strict`.
     values_per_power: float = 15.0
+    #: Smallest exponent of the errors.
     mild: float = 2.0
+    #: Largest exponent of the errors.
     strict: float = 8.0
-    #: Errors one step before that count as errors of a step: of steps far ahead few are known at first.
+    #: Number of errors that the mean error one step earlier counts as, since errors many steps ahead are few at first.
     borrowed: float = 2.0
-    #: Forecasts are noted after every value at first, later this number of times while the number of values doubles.
+    #: Forecasts are recorded after every value at first, later this number of times per doubling of the series.
     often: int = 256
 
     # -- paths
-    #: Paths that are drawn of each net, and the weight below which none are.
+    #: Number of paths drawn per expert.
     paths: int = 100
+    #: No paths are drawn for experts with a smaller weight.
     ignored: float = 0.02
-    #: Errors that were made count as much as the paths once there are this many independent ones.
+    #: Number of independent errors at which the observed spread counts as much as that of the paths.
     trust: float = 6.0
-    #: Largest factor of a variance.
+    #: Maximum ratio of the observed variance to that of the paths.
     furthest: float = 100.0
 
 

@@ -1,6 +1,7 @@
-"""Rows of tables through a model on a stream: whole stretches in compiled code, row by row where something is new.
+"""Prediction and learning of the rows of a table with a stream model.
 
-The result is, bit by bit, that of `predict_one` and `learn_one` for one row after the other.
+Runs of rows without new features or classes are processed by compiled code, all other rows one by one. The results are
+bitwise identical to those of `predict_one` and `learn_one` for each row.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ __all__ = ["Piece", "Rows", "TableRunner", "model_classes", "model_values", "out
 
 @dataclass
 class Rows:
-    """Rows of a block, taken apart."""
+    """The parsed rows of a block."""
 
-    columns: dict[str, Parsed]  # those that are learned from
+    columns: dict[str, Parsed]  # features
     labels: Labels | None  # targets of a classifier
-    targets: Any  # values of a regressor, NaN where missing; None for classes
-    times: tuple[str, Any] | None  # of the column that orders the rows
-    count: int  # rows that are in order
-    fault: DataError | None  # what is wrong with the row after them
+    targets: Any  # targets of a regressor, NaN where missing; None for a classifier
+    times: tuple[str, Any] | None  # kind and values of the column that orders the rows
+    count: int  # number of usable rows
+    fault: DataError | None  # the error in the row after them
 
     @property
     def learned(self) -> BoolArray:
@@ -40,7 +41,7 @@ class Rows:
         return np.asarray(self.labels.codes >= 0 if self.labels is not None else self.targets == self.targets)
 
     def stop(self, block: Block, at: int, code: str, column: str, called: str, what: str) -> None:
-        """End the rows before one that cannot be used; the error is raised when it comes. `what` has {cell}, {row}."""
+        """End the usable rows before row `at` and record its error; `what` is a template with {cell} and {row}."""
         cell, row = _cell(block, column, at)
         message = f"{called} {what.format(cell=cell, row=row)}"
         self.count, self.fault = at, DataError(message, code=code, field=column, value=cell)
@@ -48,58 +49,58 @@ class Rows:
 
 @dataclass
 class Piece:
-    """Predictions of some rows, made before their targets were seen."""
+    """Predictions for consecutive rows, made before their targets were learned."""
 
-    first: int  # of the rows of the block
-    last: int
-    truth: Any  # numbers of classes, -1 where there is none; or values, NaN where there is none
-    predicted: Any  # the same
+    first: int  # first row, within the block
+    last: int  # the row after the last one
+    truth: Any  # class indices, -1 where missing; or target values, NaN where missing
+    predicted: Any  # class indices or values, in the same form
     right: FloatArray | None = None  # the probability of the true class; NaN where there is none
-    chosen: FloatArray | None = None  # the probability of the class predicted
+    chosen: FloatArray | None = None  # the probability of the predicted class
 
 
 class TableRunner:
-    """A model that goes over the rows of a table, test then train; the levels of the schema grow.
+    """Predicts and then learns the rows of a table; new category levels are added to the schema.
 
-    A text in which columns are separated by `separator` may have decimal commas, which are refused.
+    In text files with another `separator` than a comma, numbers with decimal commas are an error.
     """
 
-    def __init__(self, model: StreamModel, recipe: StreamSchema, separator: str = ",") -> None:
-        self.model, self.recipe, self.separator = model, recipe, separator
-        self.notes: dict[tuple[str, str], str] = {}  # by code and column, once each
-        self.latest: tuple[str, float | int] | None = None  # the last time
+    def __init__(self, model: StreamModel, schema: StreamSchema, separator: str = ",") -> None:
+        self.model, self.schema, self.separator = model, schema, separator
+        self.notes: dict[tuple[str, str], str] = {}  # one per code and column
+        self.latest: tuple[str, float | int] | None = None  # kind and value of the last time
 
-    # -- taking apart ----------------------------------------------------------------------------------------------
+    # -- parsing ----------------------------------------------------------------------------------------------
 
     def rows(self, block: Block, name: str) -> Rows:
-        """The rows of a block; what cannot be used is refused when its row comes."""
-        recipe, table = self.recipe, block.table
-        for column, what in ((recipe.target, "is the target"), (recipe.by, "orders the rows")):
+        """Return the parsed rows of a block; an error in a row is recorded and raised when that row is reached."""
+        schema, table = self.schema, block.table
+        for column, what in ((schema.target, "is the target"), (schema.by, "orders the rows")):
             if column is not None and column not in table.column_names:
                 what = f"{name} has no column {shown(column)}, which {what}"
                 raise DataError(what, code="column", field=column)
         columns: dict[str, Parsed] = {}
         rows = Rows(columns, None, None, None, len(block), block.fault)
-        for column in recipe.features:
+        for column in schema.features:
             if column not in table.column_names:
                 continue
-            columns[column] = parsed = parse_column(table.column(column), column in recipe.text)
+            columns[column] = parsed = parse_column(table.column(column), column in schema.text)
             if parsed.infinite >= 0:
                 _, row = _cell(block, column, parsed.infinite)
-                self._note("infinite", column, f"column {shown(column)} is infinite in row {row}: taken as missing")
+                self._note("infinite", column, f"column {shown(column)} is infinite in row {row}: treated as missing")
             if self.separator not in ("", ",") and 0 <= (at := decimal_comma(parsed)) < rows.count:
                 what = "has decimal commas ({cell!r} in row {row}), expected decimal points"
                 rows.stop(block, at, "decimal", column, f"{name}: column {shown(column)}", what)
         self._read_target(rows, block, name)
-        if recipe.by is not None:
-            self._check_order(rows, block, name, recipe.by)
+        if schema.by is not None:
+            self._check_order(rows, block, name, schema.by)
         return rows
 
     def _read_target(self, rows: Rows, block: Block, name: str) -> None:
-        recipe = self.recipe
-        cells = block.table.column(recipe.target)
-        if recipe.task == "classify":
-            rows.labels = parse_labels(cells, recipe.labels)
+        schema = self.schema
+        cells = block.table.column(schema.target)
+        if schema.task == "classify":
+            rows.labels = parse_labels(cells, schema.labels)
             return
         parsed = parse_column(cells)
         rows.targets = parsed.numbers
@@ -107,7 +108,7 @@ class TableRunner:
         wrong += [parsed.infinite] if parsed.infinite >= 0 else []
         if wrong and min(wrong) < rows.count:
             what = "holds {cell!r} in row {row}, expected a finite number; fix or empty the cell"
-            rows.stop(block, min(wrong), "text target", recipe.target, f"{name}: target {shown(recipe.target)}", what)
+            rows.stop(block, min(wrong), "text target", schema.target, f"{name}: target {shown(schema.target)}", what)
 
     def _check_order(self, rows: Rows, block: Block, name: str, by: str) -> None:
         kind, times, good = parse_times(block.table.column(by), None if self.latest is None else self.latest[0])
@@ -129,23 +130,23 @@ class TableRunner:
     def _note(self, code: str, column: str, text: str) -> None:
         self.notes.setdefault((code, column), text)
 
-    # -- going on --------------------------------------------------------------------------------------------------
+    # -- running --------------------------------------------------------------------------------------------------
 
     def walk(self, rows: Rows, first: int, last: int) -> Iterator[Piece]:
-        """Predict and learn the rows from first to last; in pieces, between which it may be left."""
+        """Predict and learn the rows from first to last; yields pieces, after each of which the caller may stop."""
         at = first
         for row in self._events(rows, first, last):
             if at < row:
-                yield self._stretch(rows, at, row)
+                yield self._run(rows, at, row)
             yield self._single(rows, row)
             at = row + 1
         if at < last:
-            yield self._stretch(rows, at, last)
+            yield self._run(rows, at, last)
 
     def _events(self, rows: Rows, first: int, last: int) -> Iterator[int]:
-        """Rows in which a feature or a class comes up for the first time."""
+        """Yield the rows in which a feature or a class appears for the first time."""
         model, at = self.model, first
-        while model.stream_ is None and at < last:  # the first net is made of a row that has features
+        while model.stream_ is None and at < last:  # the network is built from the first row that has features
             yield at
             at += 1
         learned = rows.learned[at:last]
@@ -163,48 +164,48 @@ class TableRunner:
         yield from sorted(at + row for row in wanted)
 
     def _new_levels(self, name: str, parsed: Parsed, learned: BoolArray, at: int, last: int) -> set[int]:
-        """Rows in which a text comes up that gets a feature."""
-        known = set(self.recipe.levels.get(name, ()))
+        """Return the rows in which a new category level appears that becomes a feature."""
+        known = set(self.schema.levels.get(name, ()))
         new = np.array([*(text not in known for text in parsed.texts), False])
         codes = parsed.codes[at:last]
         rows = np.flatnonzero(learned & new[codes])
         different, firsts = np.unique(codes[rows], return_index=True)
-        room = self.recipe.most - len(known)
+        room = self.schema.most - len(known)
         if len(different) > room:
             text = parsed.texts[different[np.argsort(firsts)[room]]]
-            most = f"column {shown(name)} has more than {self.recipe.most:,} different texts"
-            self._note("levels", name, f"{most}: further ones (such as {text[:40]!r}) count as none of them")
+            most = f"column {shown(name)} has more than {self.schema.most:,} different texts"
+            self._note("levels", name, f"{most}: further ones (such as {text[:40]!r}) are encoded as all zeros")
         return set(rows[np.sort(firsts)[:room]].tolist())
 
     def _dictionary(self, rows: Rows, row: int, learn: bool) -> dict[Any, float]:
-        """The features of a row by name; texts that are new get one, if there is room for them."""
+        """Return the features of a row by name; with `learn`, new texts become levels up to the limit."""
         x: dict[Any, float] = {}
-        recipe = self.recipe
+        schema = self.schema
         for name, parsed in rows.columns.items():
             number, code = float(parsed.numbers[row]), int(parsed.codes[row])
             if number == number:
                 x[name] = number
             elif code < 0:
                 continue
-            levels = recipe.levels.get(name, [])
+            levels = schema.levels.get(name, [])
             text = parsed.texts[code] if code >= 0 else None
-            if learn and text is not None and text not in levels and len(levels) < recipe.most:
-                levels = recipe.levels.setdefault(name, levels)
+            if learn and text is not None and text not in levels and len(levels) < schema.most:
+                levels = schema.levels.setdefault(name, levels)
                 levels.append(text)
             for level in levels:
-                x[recipe.feature(name, level)] = float(level == text)
+                x[schema.feature(name, level)] = float(level == text)
         return x
 
     def _single(self, rows: Rows, row: int) -> Piece:
-        """One row by way of `predict_one` and `learn_one`, which let the net grow."""
+        """Predict and learn one row with `predict_one` and `learn_one`, which let the network grow."""
         model, learn = self.model, bool(rows.learned[row])
         target = None
         if learn:
             target = rows.targets[row] if rows.labels is None else rows.labels.values[rows.labels.codes[row]]
             if rows.labels is not None and target not in model._number and len(model.classes_) >= MAX_CLASSES:
                 raise DataError(
-                    f"target {shown(self.recipe.target)} has more than {MAX_CLASSES:,} classes: it looks like an "
-                    "identifier or a number; choose another target", code="number target", field=self.recipe.target,
+                    f"target {shown(self.schema.target)} has more than {MAX_CLASSES:,} classes and looks like an "
+                    "identifier or a number; choose another target", code="number target", field=self.schema.target,
                 )  # fmt: skip
         x = self._dictionary(rows, row, learn)
         out = model._outputs_of(x)
@@ -217,12 +218,12 @@ class TableRunner:
             model.stream_.step(model.features_.fill(x)[0, 0])
         return piece
 
-    def _stretch(self, rows: Rows, first: int, last: int) -> Piece:
-        """Rows that bring nothing new, in compiled code."""
+    def _run(self, rows: Rows, first: int, last: int) -> Piece:
+        """Predict and learn rows without new features or classes, in compiled code."""
         model = self.model
         if rows.labels is None:
             targets = rows.targets[first:last]
-        else:  # as `learn_one` has it, one output for two classes
+        else:  # as in `learn_one`, two classes share one output
             number = self._numbers(rows, first, last)
             targets = np.where(number < 0, np.nan, 1 - number if len(model.classes_) <= 2 else number)
         out = model._net[1].run(self.matrix(rows, first, last), targets)
@@ -230,13 +231,13 @@ class TableRunner:
         return self._piece(rows, first, last, out)
 
     def matrix(self, rows: Rows, first: int, last: int) -> FloatArray:
-        """Rows of features as the net of now has them; NaN where missing."""
-        place, recipe = self.model.features_._place, self.recipe
+        """Return rows of features in the order of the current inputs; NaN where missing."""
+        place, schema = self.model.features_._place, self.schema
         X = np.full((last - first, len(place)), np.nan)
         for name, parsed in rows.columns.items():
             if name in place:
                 X[:, place[name]] = parsed.numbers[first:last]
-            places = {level: place.get(recipe.feature(name, level), -1) for level in recipe.levels.get(name, ())}
+            places = {level: place.get(schema.feature(name, level), -1) for level in schema.levels.get(name, ())}
             used = [at for at in places.values() if at >= 0]
             if used:
                 X[np.flatnonzero(parsed.given[first:last])[:, None], used] = 0.0
@@ -246,14 +247,14 @@ class TableRunner:
         return X
 
     def _numbers(self, rows: Rows, first: int, last: int) -> IntArray:
-        """The number of the class of each row; -1 where there is none, or none that is known."""
+        """Return the class index of each row; -1 for missing and unknown classes."""
         assert rows.labels is not None
         number = self.model._number
         known = np.array([*(number.get(label, -1) for label in rows.labels.values), -1], np.int64)
         return np.asarray(known[rows.labels.codes[first:last]])
 
     def _piece(self, rows: Rows, first: int, last: int, out: Array | None) -> Piece:
-        """Return the predictions of rows and remember their time."""
+        """Return the predictions for rows, and record the time of the last one."""
         n, model = last - first, self.model
         if rows.times is not None:
             kind, times = rows.times[0], rows.times[1][first:last]
@@ -271,12 +272,12 @@ class TableRunner:
 
 
 def _cell(block: Block, column: str, at: int) -> tuple[str, str]:
-    """Return a cell as messages show it, and the number of its row in the table."""
+    """Return the text of a cell and the number of its row in the table, for messages."""
     return str(block.table.column(column)[at].as_py())[:60], f"{block.first + at + 1:,}"
 
 
 def _there(kind: str, times: Any) -> BoolArray:
-    """Where a time is not missing."""
+    """Return a mask of the times that are not missing."""
     return np.asarray(times == times if kind == "number" else times > np.iinfo(np.int64).min)
 
 
@@ -285,7 +286,7 @@ def _first(mask: BoolArray) -> set[int]:
 
 
 def model_classes(model: Any, out: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Of rows of outputs: the numbers of the classes predicted, as by `predict_one`, and the probabilities."""
+    """Return the predicted class indices, as by `predict_one`, and the probabilities for rows of outputs."""
     P: FloatArray = np.array([model._probabilities(row) for row in out]).reshape(len(out), len(model.classes_))
     if out.shape[1] == 1:
         found = (out[:, 0] < 0).astype(np.int64) if len(model.classes_) > 1 else np.zeros(len(out), np.int64)
@@ -294,7 +295,7 @@ def model_classes(model: Any, out: FloatArray) -> tuple[IntArray, FloatArray]:
 
 
 def model_values(model: Any, out: FloatArray) -> FloatArray:
-    """Of rows of outputs: the values predicted, as by `predict_one`."""
+    """Return the predicted values, as by `predict_one`, for rows of outputs."""
     found = out[:, 0]
     if model.loss == "poisson":
         return np.array([math.exp(min(value, 700.0)) for value in found.tolist()])
@@ -302,6 +303,6 @@ def model_values(model: Any, out: FloatArray) -> FloatArray:
 
 
 def outputs_of(model: StreamModel, X: FloatArray) -> FloatArray:
-    """Outputs for rows of features, nothing being learned; a net that remembers goes on from row to row."""
+    """Return outputs for rows of features without learning; with memory="carry" the state carries over between rows."""
     stream = model._net[1]
     return stream.run(X) if model.memory == "carry" else stream.peek_rows(X[:, None])

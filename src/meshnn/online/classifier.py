@@ -1,4 +1,4 @@
-"""`MeshStreamClassifier`: classes of a stream, whatever they are and whenever they turn up."""
+"""`MeshStreamClassifier`: online classification, where new classes may appear at any time."""
 
 from __future__ import annotations
 
@@ -20,39 +20,47 @@ __all__ = ["MeshStreamClassifier"]
 
 
 class MeshStreamClassifier(StreamModel):
-    """A classifier that learns from one sample at a time, test then train, in constant memory.
+    """A classifier that learns from one sample at a time in constant memory.
 
     Parameters
     ----------
-    hidden : int
-        Hidden neurons.
-    topology : "auto", "layered", "mesh", "columns", or callable (n_inputs, n_outputs) -> Topology
-        By default a layer, or all hidden neurons connected if there is a memory.
-    activation : str
-    memory : "none" or "carry"
-        Whether the state of the net goes on from sample to sample. On streams whose samples do not depend on each other
-        it costs accuracy, so it is off.
+    hidden : int, default=16
+        Number of hidden neurons.
+    topology : "auto", "layered", "mesh", "columns" or callable, default="auto"
+        The graph. "auto" is one hidden layer for memory="none" and fully connected hidden neurons for memory="carry".
+        A callable (n_inputs, n_outputs) -> Topology returns any other graph.
+    activation : str, default="tanh"
+        Activation of the hidden neurons.
+    memory : "none" or "carry", default="none"
+        Whether the state of the network carries over from sample to sample. Use "carry" only if samples depend on
+        earlier ones; otherwise it reduces the accuracy.
     ticks_per_sample : int, optional
-    learner : "ekf", "adam" or "sgd"
+        Number of ticks per sample. By default the number that the topology needs.
+    learner : "ekf", "adam" or "sgd", default="ekf"
+        Extended Kalman filter, or a first-order method. The filter usually learns from fewer samples; the first-order
+        methods are cheaper per sample for networks with many parameters.
     settings : dict, optional
-        Of the learner.
+        Settings of the learner, see `Mesh.stream`.
     structure : policy, optional
         `meshnn.training.structure.Grow` or `Prune`, applied every `structure_every` samples.
-    structure_every : int
-    structure_rounds : int
-        Edits that a schedule such as that of `Prune` is spread over; after these the graph stays.
-    max_features : int
-        Features that may come up while it learns: new names beyond this number are ignored, with one warning. Each is
-        an input of the net, so that the time per row grows with them. The first sample may have any number.
-    random_state : int, Generator or None
-        Source of the first weights.
+    structure_every : int, default=1000
+        Number of samples between two edits of the graph.
+    structure_rounds : int, default=20
+        Number of edits, over which schedules such as that of `Prune` are spread; after them the graph stays fixed.
+    max_features : int, default=500
+        Maximum number of features. New features beyond it are ignored, with one warning; the first sample may have any
+        number. Every feature is an input of the network, so the time per row grows with their number.
+    random_state : int, Generator or None, default=None
+        Source of the initial weights.
 
     Attributes
     ----------
     classes_ : list
-        In the order in which they turned up.
-    mesh_, stream_
-        The net, once a sample was learned.
+        The classes in the order of their first appearance.
+    mesh_ : Mesh or None
+        The network; None before the first sample.
+    stream_ : Stream or None
+        The stream that the network learns from; None before the first sample.
 
     Examples
     --------
@@ -69,7 +77,7 @@ class MeshStreamClassifier(StreamModel):
 
     @property
     def _loss(self) -> str:
-        # two classes have one output, the logit of the first; more have one each
+        # two classes share one output, the logit of the first class; more classes have one output per class
         return "binary_cross_entropy" if len(self.classes_) <= 2 else "cross_entropy"
 
     @property
@@ -77,7 +85,7 @@ class MeshStreamClassifier(StreamModel):
         return 1 if len(self.classes_) <= 2 else len(self.classes_)
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Any) -> None:
-        """Learn that the sample x is of class y, which may be new."""
+        """Learn from the sample x of class y, which may be a new class."""
         try:
             label = self._number.get(y)
         except TypeError:
@@ -85,23 +93,23 @@ class MeshStreamClassifier(StreamModel):
         if label is None:
             self._check(x)
             y = as_label(y)
-            with self._whole():
+            with self._all_or_nothing():
                 label = self._new_class(y)
                 self._row(x)
             if label == 2 and self._structure is not None:
                 self._structure.relabel()
-        # of two classes the one output is the logit of the first
+        # for two classes the target 1 is the first class
         self._learn_row(x, 1 - label if len(self.classes_) <= 2 else label)
 
     def _new_class(self, y: Any) -> int:
         label = len(self.classes_)
         self.classes_, self._number = [*self.classes_, y], {**self._number, y: label}
         if self.mesh_ is not None and self.stream_ is not None and label >= 2:
-            # the third class: softmax of (z, 0, 0) instead of a logit z, and labels instead of 1 and 0
+            # with the third class, the logit z becomes the softmax of (z, 0, 0), and the targets become labels
             self.mesh_.grow_stream(self.stream_, outputs=2 if label == 2 else 1, loss=self._loss)
             if label == 2:
                 kept = self.stream_.room.replay_y
-                kept[:] = kept < 0.5  # from a file they may be anything
+                kept[:] = kept < 0.5  # files may hold other values than 0 and 1
         return label
 
     def _loss_of(self, out: Array, target: float) -> float:
@@ -115,17 +123,19 @@ class MeshStreamClassifier(StreamModel):
     def blueprint(self) -> Blueprint:
         """Return the current computation as plain values and arrays, for exports."""
         if len(self.classes_) == 1:
-            raise ExportError(f"it has seen one class only, {self.classes_[0]!r}; export it when there are two")
+            raise ExportError(
+                f"the model has seen only one class, {self.classes_[0]!r}; export it after a second class has appeared"
+            )
         link = "logit" if len(self.classes_) == 2 else "softmax"
         return replace(super().blueprint(), link=link, classes=tuple(self.classes_))
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Any, float]:
-        """The probability of each class so far; nothing is learned or remembered."""
+        """Return the probability of each class seen so far; the model does not change."""
         found = self._outputs_of(x)
         return {} if found is None else dict(zip(self.classes_, self._probabilities(found), strict=True))
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Any:
-        """The class that is most likely; None before any was learned."""
+        """Return the most likely class; None before the first sample."""
         found = self._outputs_of(x)
         if found is None:
             return None
@@ -155,12 +165,13 @@ class MeshStreamClassifier(StreamModel):
         as_label(y)
 
     def to_tree(self) -> Tree:
-        """Return it as plain values and arrays."""
+        """Return the model as plain values and arrays."""
         return super().to_tree() | {"classes": to_plain(self.classes_, "label")}
 
     def _restore(self, tree: Tree) -> None:
         self.classes_ = [as_label(y) for y in from_plain(tree["classes"], "label")]
         self._number = {y: k for k, y in enumerate(self.classes_)}
         if bool(self.classes_) != ("mesh" in tree):
-            raise FileError(f"it has {len(self.classes_)} classes, but {'a' if 'mesh' in tree else 'no'} net")
+            network = "a" if "mesh" in tree else "no"
+            raise FileError(f"the stored model has {len(self.classes_)} classes, but {network} network")
         super()._restore(tree)

@@ -1,4 +1,4 @@
-"""`MeshForecaster`: the next values of a series, learned one value at a time."""
+"""`MeshForecaster`: online forecasting of a time series."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from meshnn.arguments import as_generator, real_number, whole_number
 from meshnn.arrays import Array, IntArray
 from meshnn.errors import DataError, FileError, MeshError
-from meshnn.online._experts import Expert, Tail, find_season, is_time_to_look, views
+from meshnn.online._experts import Expert, Tail, find_season, season_search_due, views
 from meshnn.online._judge import Judge, mean_of
 from meshnn.online._model import Features, OnlineModel, as_number, from_plain, to_plain
 from meshnn.online._tuning import TUNING
@@ -24,41 +24,41 @@ __all__ = ["MeshForecaster"]
 
 
 class MeshForecaster(OnlineModel):
-    """A forecaster that learns online: every value is first forecast, then learned, in constant memory.
+    """A forecaster that learns one value at a time in constant memory.
 
-    Several small nets look at the series in different ways: as it is or its logarithm, its values or their differences
-    to the last value, to that of a season ago, or both; each with hidden neurons and without. All learn by the extended
-    Kalman filter. Each forecasts several steps by feeding its forecasts back. What is given is a mean of theirs,
-    weighted for every number of steps ahead by its recent errors. After 256 and 1024 values the experts with the lowest
-    weights are dropped.
+    The forecast is a weighted mean of several small networks, the experts. They differ in the transformation of the
+    series: the series or its logarithm, and its values or their differences to the last value, to the value one season
+    ago, or both. Each transformation is used with and without hidden neurons. All experts learn by the extended Kalman
+    filter and feed their forecasts back to forecast several steps. Their weights follow from their recent errors, for
+    each number of steps ahead separately. After 256 and 1024 values the experts with the lowest weights are dropped.
 
-    Features (exogenous inputs) may come with every value. The first ones fix their names: a name that is new or missing
-    later is refused, NaN or None is a value that is missing. Experts are then judged with the features known, as
-    `forecast` is given them.
+    Each value may come with features (exogenous inputs). Their names are fixed by the first sample: a new or missing
+    name raises an error later; a missing value is NaN or None. The weights are then based on forecasts with known
+    features, so pass the future features to `forecast`.
 
     Parameters
     ----------
-    season : "auto", int or None
-        Steps of a season; None: there is none. "auto" looks for it in what was seen, now and then, until 1536 values
-        were, and begins again with those if it is another one than before.
-    lags : int
-        Steps that nets with hidden neurons look back, besides those around a season.
-    hidden : int
-        Hidden neurons of each; 0 leaves straight lines only.
+    season : "auto", int or None, default="auto"
+        Length of a season in steps; None means no season. "auto" estimates it repeatedly, at growing intervals, from
+        the first 1536 values. When the estimate changes, the model is trained again on those values.
+    lags : int, default=18
+        Number of past values that networks with hidden neurons use, in addition to those around one season ago.
+    hidden : int, default=8
+        Hidden neurons per network; 0 uses linear networks only.
     horizon : int, optional
-        Steps ahead that are judged; those beyond are weighted like the last. By default the season, but at least 12 and
-        at most 24.
+        Number of steps ahead for which separate weights are estimated; later steps use the last ones. By default the
+        season, but at least 12 and at most 24.
     settings : dict, optional
-        Of the filter, see `meshnn.streaming.kalman.KalmanSettings`.
-    random_state : int, Generator or None
-        Source of the first weights and of paths.
+        Settings of the filter, see `meshnn.streaming.kalman.KalmanSettings`.
+    random_state : int, Generator or None, default=None
+        Source of the initial weights and of the random paths.
 
     Attributes
     ----------
     n_samples_ : int
-        Values so far.
+        Number of values so far.
     season_ : int or None
-        The season that is used.
+        The season in use.
 
     Examples
     --------
@@ -92,15 +92,20 @@ class MeshForecaster(OnlineModel):
     # -- learning ----------------------------------------------------------------------------------------------------
 
     def fit(self, y: Any, X: Any = None) -> Self:
-        """Forget everything, then learn a series: a Series or list of values, NaN or None where missing, but not first.
+        """Learn a series from scratch.
 
-        X is a DataFrame of features (n, n_features), with the index of y, if that is a Series.
+        Parameters
+        ----------
+        y : Series or list of float
+            The series. Missing values are NaN or None; the first value must be present.
+        X : DataFrame (n, n_features), optional
+            Features. If y is a Series, X must have the same index.
         """
         rows: list[Any] = [None] * len(y)
         if X is not None:
             if not hasattr(X, "columns") or len(X) != len(y):
                 got = f"{len(X):,} rows" if hasattr(X, "columns") else type(X).__name__
-                raise DataError(f"X must be a DataFrame with {len(y):,} rows, as y has values; got {got}")
+                raise DataError(f"X must be a DataFrame with {len(y):,} rows, one per value of y; got {got}")
             if hasattr(y, "index") and hasattr(X, "index") and not X.index.equals(y.index):
                 raise DataError("X and y have different indexes; align them")
             rows = X.to_dict("records")
@@ -111,26 +116,26 @@ class MeshForecaster(OnlineModel):
         return self
 
     def learn_one(self, y: float | None, x: Mapping[Hashable, Any] | None = None) -> None:
-        """Learn the next value, and features that are known with it. None or NaN is a value that is missing.
+        """Learn the next value y and its features x.
 
-        A missing value is filled in by its forecast, and nothing is learned from it; only then x may be left out.
+        A missing value, NaN or None, is replaced by its forecast and not learned; x is optional then.
         """
         self._next(y, x, True)
 
     def observe_one(self, y: float | None, x: Mapping[Hashable, Any] | None = None) -> None:
-        """Take the next value in, to forecast from, but learn nothing from it."""
+        """Append the next value to the series without learning from it; later forecasts depend on it."""
         self._next(y, x, False)
 
     def _next(self, y: Any, x: Any, learns: bool) -> None:
         missing = y is None or (isinstance(y, float) and y != y)
-        value = math.nan if missing else as_number("the next value", y, "give None where it is missing")
+        value = math.nan if missing else as_number("the next value", y, "pass None if it is missing")
         features = self.features_
         if x is not None and not len(features):
             features.check(_given(x))
-            features = features.with_(features.missing(x))
+            features = features.extended(features.new_names(x))
         row = self._row(features, x, missing)
         if missing and not self.n_samples_:
-            raise DataError("the first value is missing; begin with one that is there")
+            raise DataError("the first value is missing; start with a value that is present")
         if not self._experts:
             self._begin()
         if len(features) > len(self.features_):
@@ -141,28 +146,28 @@ class MeshForecaster(OnlineModel):
         if missing:
             value, learns = float(self._forecast(1, row[None])[0]), False
         self._take(min(max(value, -TUNING.largest), TUNING.largest), row, learns)
-        if self.season == "auto" and is_time_to_look(self.n_samples_):
-            self._look_for_season()
-        if most := {256: 8, 1024: 5}.get(self.n_samples_):  # from then on only those that are weighted most go on
-            belief = self._judge.weights(self.n_samples_).max(axis=1)
-            best = np.argsort(-belief, kind="stable")[:most]
-            self._keep(np.unique(np.append(best, 0)))  # the naive one stays
+        if self.season == "auto" and season_search_due(self.n_samples_):
+            self._update_season()
+        if most := {256: 8, 1024: 5}.get(self.n_samples_):  # drop all but the best experts
+            weight = self._judge.weights(self.n_samples_).max(axis=1)
+            best = np.argsort(-weight, kind="stable")[:most]
+            self._keep(np.unique(np.append(best, 0)))  # always keep the naive forecast
 
     def _row(self, features: Features, x: Any, optional: bool) -> Array:
-        """Return the features of a step as a row, NaN where missing; names must be those of before."""
+        """Return the features of a step as a row, NaN where missing; raise an error for new or missing names."""
         if x is None and (optional or not len(features)):
             return np.full(len(features), np.nan)
         found = _given(x) if x is not None else {}
         features.check(found)
         if wrong := set(x or ()).symmetric_difference(features.names):
             name = min(wrong, key=lambda name: (name in features.names, repr(name)))
-            what = "is missing from" if name in features.names else "is not known, but is in"
+            what = "is missing from x" if name in features.names else "in x is unknown"
             known = ", ".join(map(repr, features.names[:20]))
-            raise DataError(f"feature {name!r} {what} x; the features are {known}. Give NaN for a missing value")
+            raise DataError(f"feature {name!r} {what}; expected the features {known}. Pass NaN for a missing value")
         return np.array(features.fill(found)[0, 0])
 
     def _begin(self, season: int | None = None) -> None:
-        """Start with nothing learned. Arguments are checked here."""
+        """Check the parameters and create untrained experts."""
         if not self.n_samples_:
             self._seed = int(as_generator(self.random_state).integers(2**31))
             if self.season not in ("auto", None):
@@ -176,9 +181,9 @@ class MeshForecaster(OnlineModel):
         settings, seen = dict(self.settings or {}), views(season or 0, lags, hidden)
         experts = [Expert(k, view, self._seed, settings, horizon) for k, view in enumerate(seen)]
         keep = max(TUNING.kept, *(expert.depth + horizon for expert in experts))
-        self._past = Tail(keep), Tail(keep)  # as they are, and their logarithms
+        self._past = Tail(keep), Tail(keep)  # the values, and their logarithms
         self._rows = Tail(keep, max(len(self.features_), 1))
-        self._learned = Tail(keep)  # 1, or 0 where a value was missing or only observed
+        self._learned = Tail(keep)  # 1; 0 for values that were missing or only observed
         self._experts, self._judge, self.season_, self.n_samples_ = experts, Judge(len(experts), horizon), season, 0
         for expert in experts:
             expert.widen(len(self.features_))
@@ -189,7 +194,7 @@ class MeshForecaster(OnlineModel):
         self._learned.append(float(learns))
         seen = self._seen_features()
         if len(self.features_) and learns and len(judge.ages) == 1 and judge.ages[0]:
-            # forecast the value that has just come from `age` values before, with the features that came since
+            # forecast the new value from `age` values before, with the features known since then
             age = int(judge.ages[0])
             features = self._rows.last(min((self.season_ or 0) + 2 + age, self._rows.keep))
             found = [self._path(expert, age + 1, features, age)[-1] for expert in self._experts]
@@ -204,22 +209,23 @@ class MeshForecaster(OnlineModel):
         for past, z in zip(self._past, zs, strict=True):
             past.append(z)
         if learns:
-            judge.saw(value, expected, self.n_samples_)
+            judge.update(value, expected, self.n_samples_)
         self.n_samples_ += 1
         if not len(self.features_):
             if self.n_samples_ % max(1, self.n_samples_ // TUNING.often) == 0:
                 judge.note(self._paths(judge.horizon, np.empty((judge.horizon, 0))), self.n_samples_)
-        elif not len(judge.ages):  # forecasts follow step by step, as features come to be known
+        elif not len(judge.ages):  # the forecasts are filled in step by step, when the features are known
             judge.note(np.full((len(self._experts), judge.horizon), np.nan), self.n_samples_)
 
     def _seen_features(self, future: Array | None = None) -> Array | None:
-        """Rows of features as far back as an expert needs them, then those to come."""
+        """Return the past rows of features that the experts depend on, followed by the future rows."""
         if not len(self.features_):
             return None
         past = self._rows.last(min((self.season_ or 0) + 2, self._rows.keep))
         return past if future is None else np.concatenate([past, future])
 
-    def _look_for_season(self) -> None:
+    def _update_season(self) -> None:
+        """Estimate the season; if it has changed, train new experts on the past values."""
         y = self._past[0].last(min(self.n_samples_, TUNING.kept)).copy()
         season = find_season(y)
         if season == self.season_:
@@ -236,9 +242,9 @@ class MeshForecaster(OnlineModel):
     # -- forecasts ---------------------------------------------------------------------------------------------------
 
     def forecast(self, horizon: int, xs: Sequence[Mapping[Hashable, Any]] | None = None) -> list[float]:
-        """The next `horizon` values; 0 before anything was learned.
+        """Return forecasts of the next `horizon` values; zeros before the first value.
 
-        `xs` are the features of the steps to come, one dictionary per step; without them each counts as its mean.
+        `xs` are the features of the future steps, one dictionary per step; by default their means are used.
         """
         horizon = whole_number("horizon", horizon)
         return self._forecast(horizon, self._future(horizon, xs)).tolist() if self.n_samples_ else [0.0] * horizon
@@ -246,7 +252,10 @@ class MeshForecaster(OnlineModel):
     def forecast_interval(
         self, horizon: int, xs: Sequence[Mapping[Hashable, Any]] | None = None, level: float = 0.9
     ) -> list[tuple[float, float]]:
-        """Bounds that each of the next values is between with probability `level`; see `forecast_quantiles`."""
+        """Return a (lower, upper) interval for each of the next values, which contains it with probability `level`.
+
+        See `forecast_quantiles`.
+        """
         level = real_number("level", level, "a number between 0 and 1", lambda v: 0 < v < 1)
         found = self.forecast_quantiles(horizon, xs, [0.5 - level / 2, 0.5 + level / 2])
         return [(float(low), float(high)) for low, high in found]
@@ -254,13 +263,15 @@ class MeshForecaster(OnlineModel):
     def forecast_quantiles(
         self, horizon: int, xs: Sequence[Mapping[Hashable, Any]] | None = None, levels: ArrayLike = (0.05, 0.5, 0.95)
     ) -> Array:
-        """Quantiles of the next values `(horizon, levels)`.
+        """Return quantiles of the next values `(horizon, levels)`.
 
-        Paths are drawn of every expert, with parameters from the covariance of its filter and an error at every step.
-        Their spread at each step ahead is brought nearer to that of recent errors, the more of those there are. The
-        same values give the same quantiles: draws depend on `random_state` and `n_samples_` only. After n values that
-        are all the same, the next is taken to be another one with probability 1 / n, usually as far away as the value
-        is from 0. So an interval of 90% has a width until ten equal values were seen.
+        The quantiles come from random paths of every expert, with parameters drawn from the covariance of its filter
+        and an error added at every step. The spread of the paths at each step ahead is adjusted to that of the recent
+        errors; the more errors there are, the stronger is the adjustment. Calls with the same `random_state` and the
+        same series return the same quantiles.
+
+        After n equal values, the next value is assumed to differ with probability 1 / n, typically by as much as the
+        value differs from 0. An interval of 90% therefore has zero width only after ten equal values.
         """
         horizon = whole_number("horizon", horizon)
         wanted = np.atleast_1d(np.asarray(levels, dtype=float))
@@ -268,7 +279,7 @@ class MeshForecaster(OnlineModel):
             raise MeshError(f"levels must be numbers between 0 and 1, got {levels!r}")
         future = self._future(horizon, xs)
         if not self.n_samples_:
-            raise MeshError("no value was learned yet, so there is no interval; call learn_one first")
+            raise MeshError("the model has not learned any value yet, so it has no quantiles; call learn_one first")
         return self._quantiles(horizon, future, wanted)
 
     def _quantiles(self, horizon: int, future: Array, levels: Array) -> Array:
@@ -276,7 +287,7 @@ class MeshForecaster(OnlineModel):
 
         low, high = self._bounds(False, horizon)
         if low == high:
-            count = int(self._learned.last(min(self.n_samples_, TUNING.kept)).sum())  # filled values are no evidence
+            count = int(self._learned.last(min(self.n_samples_, TUNING.kept)).sum())  # without filled-in values
             return quantiles_of_one(low, max(count, 1), horizon, levels)
         rng = np.random.default_rng([self._seed, self.n_samples_])
         seen = [(self._past[e.view.log], self._bounds(e.view.log, horizon)) for e in self._experts]
@@ -288,7 +299,7 @@ class MeshForecaster(OnlineModel):
         if xs is not None:
             given = list(xs)
             if len(given) < horizon:
-                raise DataError(f"xs has the features of {len(given)} steps, expected {horizon}; add them")
+                raise DataError(f"xs has features for {len(given)} steps, expected {horizon}, one dictionary per step")
             for k in range(horizon):
                 rows[k] = self._row(self.features_, given[k], False)
         return rows
@@ -303,7 +314,7 @@ class MeshForecaster(OnlineModel):
         return np.clip(np.where(np.isfinite(found), found, paths[0]), -TUNING.largest, TUNING.largest)
 
     def _paths(self, horizon: int, future: Array) -> Array:
-        """Return the forecasts of every expert `(experts, horizon)`; NaN if it does not know yet."""
+        """Return the forecasts of every expert `(experts, horizon)`; NaN for experts with too few values."""
         seen = self._seen_features(future)
         return np.array([self._path(expert, horizon, seen) for expert in self._experts])
 
@@ -312,19 +323,22 @@ class MeshForecaster(OnlineModel):
         return expert.values(expert.path(self._past[log], horizon, self._bounds(log, horizon), features, ago))
 
     def _bounds(self, log: bool, horizon: int) -> tuple[float, float]:
-        """Far below and above what was seen: a net may run away when it feeds itself."""
+        """Return bounds well outside the range of the series, because fed-back forecasts may diverge."""
         count = min(self.n_samples_, TUNING.kept)
         z = self._past[log].last(count)
         low, high = float(np.nanmin(z)), float(np.nanmax(z))
         margin = (high - low) * (1.0 + horizon / count)
         return low - margin, high + margin
 
-    # -- what it is --------------------------------------------------------------------------------------------------
+    # -- inspection --------------------------------------------------------------------------------------------------
 
     def explain(self) -> list[tuple[str, float, float]]:
-        """Who is believed: name of each expert, its weight one step ahead and at the horizon; the first is naive."""
+        """Return the name and the weights, one step ahead and at the horizon, of each expert; largest weights first.
+
+        The naive forecast is named "last".
+        """
         if not self._experts:
-            raise MeshError("nothing was learned yet; call learn_one first")
+            raise MeshError("the model has not learned any value yet; call learn_one first")
         W = self._judge.weights(self.n_samples_)
         found = [(e.view.name, float(w[0]), float(w[-1])) for e, w in zip(self._experts, W, strict=True)]
         return sorted(found, key=lambda line: -line[1] - line[2])
@@ -332,7 +346,7 @@ class MeshForecaster(OnlineModel):
     # -- files -------------------------------------------------------------------------------------------------------
 
     def to_tree(self) -> Tree:
-        """Return it as plain values and arrays."""
+        """Return the model as plain values and arrays."""
         tree = super().to_tree()
         tree |= {"n_samples": self.n_samples_, "seed": self._seed,
                  "features": to_plain(self.features_.names, "feature")}  # fmt: skip
@@ -347,27 +361,28 @@ class MeshForecaster(OnlineModel):
 
     @classmethod
     def from_tree(cls, tree: Tree) -> Any:
-        """Return the model of a tree that may come from anywhere: `FileError` where its parts do not fit."""
+        """Return the model stored in a tree; raise a `FileError` if the tree, which is not trusted, is inconsistent."""
         model, season = cls._of_params(tree["params"]), tree.get("season")
         model.features_ = Features(tuple(from_plain(tree["features"], "feature")))
         if "judge" in tree and tree["past"]["rows"].shape[1] != max(len(model.features_), 1):
-            raise FileError(f"{len(model.features_)} features were learned, and not all are there")  # before nets grow
+            # checked before the networks grow
+            raise FileError(f"the stored rows do not have the {len(model.features_)} features of the model")
         model._begin(None if season is None else whole_number("season", season, 2, TUNING.longest_season))
         model._seed = whole_number("seed", tree["seed"], least=0, most=2**31)
         n_samples = whole_number("n_samples", tree["n_samples"], least=int("judge" in tree), most=2**53)
         if "judge" not in tree:
             if n_samples or len(model.features_):
-                raise FileError("it has learned, but its experts are missing")
+                raise FileError("the stored model was trained, but its experts are missing")
             return cls._of_params(tree["params"])
         model.n_samples_ = n_samples
         model._restore(tree)
         return model
 
     def _restore(self, tree: Tree) -> None:
-        """Let the experts that a tree has go on; all of them were made anew."""
+        """Load the experts of a tree into the new ones; experts that are not in the tree are dropped."""
         numbers = [whole_number("expert", part["number"], 0, len(self._experts) - 1) for part in tree["experts"]]
         if numbers[:1] != [0] or numbers != sorted(set(numbers)):
-            raise FileError("its experts are not some of those it can have, with the naive one")
+            raise FileError("the stored experts must be in order and include the naive forecast")
         self._keep(np.array(numbers))
         for expert, part in zip(self._experts, tree["experts"], strict=True):
             expert.restore(part)
@@ -375,9 +390,9 @@ class MeshForecaster(OnlineModel):
         fill_arrays(self._tails(), tree["past"], gaps=True)
         last = self._past[0].last(min(self.n_samples_, self._past[0].keep))
         if not (np.abs(last) <= TUNING.largest).all():
-            raise FileError(f"{len(last)} values were learned, and not all are there")
+            raise FileError(f"some of the last {len(last)} stored values are missing or too large")
         if any(expert.view.log for expert in self._experts) and not (last > 0).all():
-            raise FileError("an expert looks at logarithms of values that are not positive")
+            raise FileError("an expert uses logarithms, but some of the stored values are not positive")
         self._past[1].last(len(last))[:] = [math.log(value) if value > 0 else math.nan for value in last.tolist()]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -389,7 +404,7 @@ class MeshForecaster(OnlineModel):
 
 
 def _given(x: Any) -> Any:
-    """Leave out features whose value is missing."""
+    """Return x without missing features."""
     if not isinstance(x, Mapping):
-        return x  # which is refused
+        return x  # the check of features then raises an error
     return {name: v for name, v in x.items() if v is not None and not (isinstance(v, float) and v != v)}

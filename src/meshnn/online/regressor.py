@@ -1,4 +1,4 @@
-"""`MeshStreamRegressor`: numbers of a stream."""
+"""`MeshStreamRegressor`: online regression."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ __all__ = ["MeshStreamRegressor"]
 
 
 class MeshStreamRegressor(StreamModel):
-    """A regressor that learns from one sample at a time, test then train, in constant memory.
+    """A regressor that learns from one sample at a time in constant memory.
 
-    Parameters are those of `MeshStreamClassifier`, and
+    All parameters of `MeshStreamClassifier` are available, and in addition:
 
     Parameters
     ----------
-    loss : "squared_error", "huber" or "poisson"
+    loss : "squared_error", "huber" or "poisson", default="squared_error"
+        The loss. Use "huber" for targets with outliers and "poisson" for counts.
 
     Examples
     --------
@@ -60,7 +61,7 @@ class MeshStreamRegressor(StreamModel):
         return known("loss", self.loss, ("squared_error", "huber", "poisson"))
 
     def learn_one(self, x: Mapping[Hashable, Any], y: float) -> None:
-        """Learn that the sample x has the value y."""
+        """Learn from the sample x with the target y."""
         self._check_target(y)
         self._learn_row(x, float(y))
 
@@ -68,12 +69,12 @@ class MeshStreamRegressor(StreamModel):
         return float(np.square(out[0] - target))
 
     def _check_target(self, y: Any) -> None:
-        as_number("the target", y, "leave such samples out, and use MeshStreamClassifier for classes")
+        as_number("the target", y, "leave out such samples, and use MeshStreamClassifier for classes")
         if self.loss == "poisson" and y < 0:
-            raise DataError(f'the target is {y!r}, but loss="poisson" learns counts of at least 0; take another loss')
+            raise DataError(f'the target is {y!r}, but loss="poisson" requires counts of at least 0; use another loss')
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> float:
-        """The value to be expected; 0 before anything was learned."""
+        """Return the predicted value; 0 before the first sample."""
         found = self._outputs_of(x)
         if found is None:
             return 0.0

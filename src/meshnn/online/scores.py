@@ -1,6 +1,6 @@
-"""How good the predictions on a stream are, since its start and over a window, beside predictions that need no model.
+"""Scores of predictions on a stream, over all rows and over a window, compared with baselines.
 
-Sums are added up row by row, and windows are of so many rows, so it does not matter in which pieces the rows come.
+Sums are accumulated row by row, so the scores do not depend on the blocks in which the rows arrive.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ __all__ = ["ClassScores", "ValueScores", "scores_from"]
 
 
 class StreamScores:
-    """The common part of both kinds of scores."""
+    """Base class of the scores."""
 
     kind: str
-    #: What is noted of every row.
+    #: Names of the quantities recorded per row.
     notes: tuple[str, ...]
-    #: What the curve shows at each of its points, after the number of the row.
+    #: Names of the scores at each point of the curve, after the row number.
     curve_names: tuple[str, ...]
 
     def __init__(self, window: int = 1000) -> None:
         self.window = whole_number("window", window)
-        self.rows = 0  # that were scored
+        self.rows = 0  # scored so far
         self.sums = np.zeros(len(self.notes))
         self.counts = np.zeros(len(self.notes), np.int64)
-        self.last = np.zeros((len(self.notes), 0))  # of the window
+        self.last = np.zeros((len(self.notes), 0))  # recorded quantities of the rows in the window
         self.step = 16  # rows between two points of the curve
         self.points = np.zeros((len(self.curve_names) + 1, 0))
 
     def _take(self, noted: FloatArray, where: IntArray) -> None:
-        """Notes `(len(notes), n)` of rows with these numbers; NaN is left out."""
+        """Record quantities `(len(notes), n)` of rows with the numbers `where`; NaN is ignored."""
         start = 0
         while start < noted.shape[1]:  # up to the next point of the curve
             stop = min(noted.shape[1], start + self.step - self.rows % self.step)
             part = noted[:, start:stop]
             there = part == part
-            # one by one, whatever the pieces are
+            # cumsum adds one row at a time, so that rounding does not depend on the blocks
             self.sums = np.cumsum(np.hstack([self.sums[:, None], np.where(there, part, 0.0)]), axis=1)[:, -1]
             self.counts += there.sum(axis=1)
             self.last = np.hstack([self.last, part])[:, -self.window :]
@@ -60,7 +60,7 @@ class StreamScores:
             start = stop
 
     def summary(self, recent: bool = False) -> dict[str, float]:
-        """Return the scores by name, of the model and of predictions without one: means of all rows, or of the last."""
+        """Return the mean scores of the model and the baselines by name, over all rows or over the window."""
         sums, counts = self.sums, self.counts
         if recent:
             there = self.last == self.last
@@ -73,12 +73,12 @@ class StreamScores:
         return dict(zip(("row", *self.curve_names), self.points, strict=True))
 
     def to_tree(self) -> Tree:
-        """As plain values and arrays."""
+        """Return the scores as plain values and arrays."""
         return {"kind": self.kind, **copy.deepcopy(vars(self))}
 
 
 class ClassScores(StreamScores):
-    """Accuracy and log loss, beside those of the class of the row before and of the most frequent class so far."""
+    """Accuracy and log loss, compared with predicting the previous class and the most frequent class so far."""
 
     kind = "classify"
     notes = ("accuracy", "no change", "majority", "log loss", "class frequencies")
@@ -87,21 +87,21 @@ class ClassScores(StreamScores):
 
     def __init__(self, window: int = 1000) -> None:
         super().__init__(window)
-        self.seen: list[int] = []  # rows of each class
+        self.seen: list[int] = []  # number of rows per class
         self.best = self.before = -1
 
     def add(self, truth: IntArray, predicted: IntArray, right: FloatArray, where: IntArray) -> None:
-        """Rows with their class, the class predicted (-1: none), the probability of the true class (NaN: none).
+        """Add rows with their true class, predicted class (-1: none) and probability of the true class (NaN: none).
 
-        A row without a prediction is not scored. Where the class had not been seen before, there is no log loss.
+        Rows without a prediction are not scored. Rows with a class that is seen for the first time have no log loss.
         """
         same, most, prior = self._baselines(truth)
         scored = predicted >= 0
-        loss = -np.log(np.maximum(right, 1e-15))  # NaN where there is none
+        loss = -np.log(np.maximum(right, 1e-15))  # NaN for new classes
         self._take(np.stack([predicted == truth, same, most, loss, prior])[:, scored], where[scored])
 
     def _baselines(self, truth: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Whether the class is that of the row before, whether it is the most frequent one; log loss by frequency."""
+        """Return whether each class is the previous one, whether it is the majority, and minus its log frequency."""
         n, counts, best = len(truth), self.seen, self.best
         most, prior = np.zeros(n), np.full(n, np.nan)
         total = sum(counts)
@@ -126,7 +126,7 @@ class ClassScores(StreamScores):
 
 
 class ValueScores(StreamScores):
-    """MAE, RMSE and R², beside those of the mean of the targets so far and of the target of the row before."""
+    """MAE, RMSE and R², compared with predicting the mean of the targets so far and the previous target."""
 
     kind = "regress"
     notes = ("MAE", "MAE of the mean", "MAE of the last", "square", "square of the mean", "square of the last",
@@ -136,10 +136,10 @@ class ValueScores(StreamScores):
     def __init__(self, window: int = 1000) -> None:
         super().__init__(window)
         self.total, self.count, self.before = 0.0, 0, math.nan
-        self.mean = 0.0  # of the targets that were scored
+        self.mean = 0.0  # of the scored targets
 
     def add(self, truth: FloatArray, predicted: FloatArray, where: IntArray) -> None:
-        """Rows with their target and the prediction; NaN is none, and is not scored."""
+        """Add rows with their targets and predictions; rows without a prediction (NaN) are not scored."""
         if not len(truth):
             return
         totals = np.cumsum(np.concatenate([[self.total], truth]))
@@ -148,7 +148,7 @@ class ValueScores(StreamScores):
         self.total, self.count, self.before = float(totals[-1]), self.count + len(truth), float(truth[-1])
         scored = predicted == predicted
         y = truth[scored]
-        spread = np.empty(len(y))  # what each adds to the sum of squared deviations, as Welford does it
+        spread = np.empty(len(y))  # increments of the sum of squared deviations (Welford's algorithm)
         for k, value in enumerate(y.tolist()):
             delta = value - self.mean
             self.mean += delta / (self.rows + k + 1)
@@ -159,7 +159,7 @@ class ValueScores(StreamScores):
         self._take(np.concatenate([errors, squares, y[None], spread[None]]), where[scored])
 
     def summary(self, recent: bool = False) -> dict[str, float]:
-        """Means, and R²: 1 where all is explained, 0 where as much as by the mean of these rows."""
+        """Return MAE, RMSE and R² by name; R² is relative to the mean of the same rows."""
         found = super().summary(recent)
         spread = float(self.sums[-1])
         if recent:
@@ -173,7 +173,7 @@ class ValueScores(StreamScores):
 
 
 def scores_from(tree: Tree) -> Any:
-    """The inverse of `to_tree`, of a tree that may come from anywhere."""
+    """Return the scores stored in a tree, which is not trusted."""
     kinds: dict[str, Any] = {kind.kind: kind for kind in (ClassScores, ValueScores)}
     scores = kinds[known("kind of scores", tree["kind"], kinds)](tree["window"])
     for name, value in vars(scores).items():
@@ -186,6 +186,6 @@ def scores_from(tree: Tree) -> Any:
         elif right and isinstance(value, list):
             right = all(type(count) is int and count >= 0 for count in stored)
         if not right:
-            raise ValueError(f"{name} of the scores is damaged")
+            raise ValueError(f"the stored scores have no valid {name}")
         setattr(scores, name, copy.deepcopy(stored))
     return scores

@@ -1,4 +1,4 @@
-"""How a mesh learns."""
+"""Training: solvers, settings, callbacks and the history of a run."""
 
 from meshnn.training.api import train
 from meshnn.training.callbacks import Callback, Checkpoint, TimeLimit

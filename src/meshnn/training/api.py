@@ -24,14 +24,14 @@ from meshnn.training.trainer import Trainer
 def as_samples(
     mesh: Mesh, X: Any, y: Any, loss: str, sample_weight: Any = None, *, loss_ticks: Any = "last", readout: Any = None
 ) -> InMemorySamples:
-    """Check inputs and targets against a mesh; `loss_ticks` and `readout` as for `Mesh.gradient`."""
+    """Return validated samples for a mesh; `loss_ticks` and `readout` are those of `Mesh.gradient`."""
     inputs = checks.as_inputs(X, mesh.topology, mesh.ticks)
     size, n_outputs = inputs.shape[1], mesh.topology.n_outputs
     targets = Targets.make(
         loss_named(loss), y, sample_weight, size, n_outputs, mesh.dtype, mesh.ticks, loss_ticks, readout
     )
     rows = targets.counting
-    if rows is not None:  # samples of weight 0 are left out
+    if rows is not None:  # drop samples of weight 0
         inputs, targets = inputs[:, rows], targets.of(rows)
     return InMemorySamples(inputs, targets, float(size if sample_weight is None else np.sum(sample_weight)))
 
@@ -55,22 +55,28 @@ def train(
     Parameters
     ----------
     mesh : Mesh
+        The mesh to train. Its weights are the starting point and are overwritten.
     X : array_like (batch, n_inputs) or (ticks, batch, n_inputs)
+        Inputs, constant over the ticks or one array per tick.
     y : array_like
-        As for `Mesh.gradient`.
+        Targets, in the form that `Mesh.gradient` expects for the loss.
     loss : "cross_entropy", "binary_cross_entropy", "squared_error", "huber", "poisson" or "quantile:0.9"
+        The loss to minimise, averaged over the samples. Default "cross_entropy".
     sample_weight : array_like (batch,), optional
+        Weight per sample; by default all weights are 1.
     loss_ticks, readout
-        As for `Mesh.gradient`: the ticks that have a loss, or how the outputs are read from several ticks.
+        The ticks at which the loss is computed, or how the outputs of several ticks are combined; see `Mesh.gradient`.
+        By default the loss is computed at the last tick.
     validation : (X, y) or (X, y, loss_mask), optional
-        Held-out samples; the weights with the lowest loss on them are kept. `loss_mask` is their `loss_ticks`, or their
-        `readout` if that is given; only needed where it is an array with an axis of samples.
+        Hold-out samples; the weights with the lowest loss on them are kept. `loss_mask` replaces `loss_ticks` (or
+        `readout`, if given) for these samples; pass it only if that array has a sample axis.
     random_state : int, Generator or None
-        Decides the order of the samples and the restarts.
+        Seed of the sample order and of the restarts. None draws a new seed.
     structure : policy or list of policies, optional
-        How the graph changes meanwhile, see `meshnn.training.structure`. A dense start gives the mesh new weights.
+        Policies that change the graph during training, see `meshnn.training.structure`. A policy with a dense start
+        replaces the graph and the weights of the mesh.
     **settings
-        Those of `Settings`: solver, learning_rate, schedule, batch_size, max_epochs, l1, l2, ...
+        The fields of `Settings`: solver, batch_size, max_epochs, l1, l2, ...
 
     Yields
     ------

@@ -1,6 +1,6 @@
-"""Callbacks: what happens at the beginning of a fit, after each row of its history and at its end.
+"""Callbacks: hooks at the start of a fit, after each row of its history and at its end.
 
-A plain function of (row, mesh) is a callback, too; a true answer stops the fit.
+A plain function of (row, mesh) is also a callback; it stops the fit by returning a true value.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from meshnn.training.history import HistoryRow
 
 
 class Callback:
-    """A base of callbacks whose hooks do nothing."""
+    """Base class of callbacks; its hooks do nothing."""
 
-    #: What the history notes if this callback stops a fit.
+    #: Note in the history if this callback stops a fit.
     reason: str = "stopped by a callback"
 
     def on_fit_begin(self) -> None:
-        """Before the first row."""
+        """Run before the first row."""
 
     def on_epoch_end(self, row: HistoryRow, mesh: Mesh) -> bool | None:
-        """After a row of the history, with the mesh it is about; True stops the fit."""
+        """Run after a row of the history, with the mesh in that state; return True to stop the fit."""
         return None
 
     def on_fit_end(self) -> None:
-        """After the last row, if no error ended the fit."""
+        """Run after the last row, unless an error ended the fit."""
 
 
 class _Function(Callback):
@@ -51,19 +51,24 @@ class _Function(Callback):
 
 
 def as_callbacks(callbacks: Any) -> list[Callback]:
-    """Return callbacks as a list; None, a callback, a function or several of them may be passed."""
+    """Return callbacks as a list; accepts None, one callback or function, or an iterable of them."""
     if callbacks is None:
         return []
     found = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
     for callback in found:
         if isinstance(callback, type) or not (isinstance(callback, Callback) or callable(callback)):
-            more = "; set_callbacks takes those of scikit-learn" if hasattr(callback, "on_fit_task_end") else ""
+            more = "; pass those of scikit-learn to set_callbacks" if hasattr(callback, "on_fit_task_end") else ""
             raise MeshError(f"callbacks must be functions of (row, mesh) or Callbacks, got {callback!r:.100}{more}")
     return [callback if isinstance(callback, Callback) else _Function(callback) for callback in found]
 
 
 class TimeLimit(Callback):
-    """Stops a fit after the row in which its training has taken this many seconds, all restarts together.
+    """Stop a fit after the first row at which its training time, summed over all restarts, reaches a limit.
+
+    Parameters
+    ----------
+    seconds : float
+        The limit in seconds, above 0.
 
     Examples
     --------
@@ -84,19 +89,23 @@ class Resumed(NamedTuple):
 
     seed: int
     state: Tree
-    epochs: int  # the maximum that the run was begun with
+    epochs: int  # maximum number of epochs when the run was started
 
 
 class Checkpoint(Callback):
-    """A `.mesh` file from which a killed, interrupted or stopped fit goes on, bit by bit.
+    """Save the training state to a `.mesh` file, from which a killed, interrupted or stopped fit resumes exactly.
+
+    A resumed fit has the same bits as one that was never interrupted.
 
     Parameters
     ----------
     path : str or Path
+        The file. If it exists, `fit` resumes from it; use one file per run.
     every : float
-        Seconds between two savings; 0 saves after every row. The end of a fit is always saved.
+        Minimum number of seconds between two saves, default 10; 0 saves after every row. The end of a fit is always
+        saved.
     clock : callable
-        Returns the time in seconds.
+        Function that returns the time in seconds; default `time.monotonic`.
     """
 
     def __init__(
@@ -111,13 +120,13 @@ class Checkpoint(Callback):
         self._lock: Lock | None = None
 
     def anew(self) -> Checkpoint:
-        """A checkpoint of the same file for one run."""
+        """Return a new checkpoint object for one run, with the same file."""
         return Checkpoint(self.path, self.every, self.clock)
 
     def begin(self, run: dict[str, str], seed: int | None) -> Resumed | None:
-        """Return the state that the same run left, or None; the file of another run is refused and never overwritten.
+        """Lock the file and return the state of the same run, or None; refuse the file of a different run.
 
-        A run may be given more epochs than it was begun with, if it has one start.
+        `max_epochs` may be larger than before if the run has one start.
         """
         self._lock = Lock(self.path)
         if not os.path.lexists(self.path):
@@ -126,7 +135,7 @@ class Checkpoint(Callback):
             return None
         training = storage.read(self.path).get("training")
         if training is None:
-            raise FileError(f"{self.path} is a model, not a checkpoint; name another file or delete it")
+            raise FileError(f"{self.path} is a model, not a checkpoint; choose another file or delete this one")
         with self._checked():
             known, state = dict(training["run"]), training["state"]
             resumed = Resumed(whole_number("seed", training["seed"], least=0), state, int(state["epochs"]))
@@ -139,12 +148,12 @@ class Checkpoint(Callback):
         if others:
             raise FileError(
                 f"the checkpoint {self.path} belongs to a run with another {', '.join(others)}; "
-                "delete it or name another file, one for each fit of a search or a cross-validation"
+                "delete it or choose another file. In a search or a cross-validation every fit needs its own file"
             )
         return resumed
 
     def restore(self, resumed: Resumed, restore: Callable[[Tree], None]) -> None:
-        """Hand the state to a trainer."""
+        """Restore a trainer from the state."""
         with self._checked():
             restore(resumed.state)
 
@@ -153,33 +162,35 @@ class Checkpoint(Callback):
         try:
             yield
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-            what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            raise FileError(f"cannot go on from the checkpoint {self.path} ({what}); delete it to start anew") from None
+            reason = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise FileError(
+                f"cannot resume from the checkpoint {self.path} ({reason}); delete it to start from the beginning"
+            ) from None
 
     def watch(self, tree: Callable[[], Tree]) -> None:
-        """From now on save what `tree` returns; the first time soon, so that a place that fails does so at once."""
+        """Save the result of `tree` from now on; the first save is due at once, so that a bad path fails early."""
         self._tree, self._saved = tree, -float("inf")
 
     def on_epoch_end(self, row: HistoryRow | None = None, mesh: Mesh | None = None) -> None:
-        """Save if it is time to. Where the first save fails nothing is lost yet: an error; later training goes on."""
+        """Save if a save is due; a failure is an error at the first save, and a warning at later ones."""
         if self._tree is not None and self.clock() - self._saved >= self.every:
             self._saved = self.clock()
-            self._save("the checkpoint is not up to date, training goes on and tries again", self._written)
+            self._save("the checkpoint is out of date; training continues and the save is tried again", self._written)
 
     def on_fit_end(self) -> None:
-        """Save for the last time; a failure is a warning, since the model is there."""
+        """Save for the last time; a failure is a warning, since the fitted model exists in memory."""
         if self._tree is not None:
-            what = "holds an earlier state" if self.exists else "does not exist"
+            file = "holds an earlier state" if self.exists else "does not exist"
             self._warned = False
-            self._save(f"the end of training is not in the checkpoint, which {what}: save the model elsewhere", True)
+            self._save(f"the final state was not saved: the checkpoint {file}; save the model to another place", True)
 
-    def _save(self, failure: str, go_on: bool) -> None:
+    def _save(self, failure: str, only_warn: bool) -> None:
         assert self._tree is not None
         try:
             storage.write(self.path, self._tree())
             self._written = True
         except FileError as error:
-            if not go_on:
+            if not only_warn:
                 raise
             if not self._warned:
                 warnings.warn(CheckpointWarning(f"{failure} ({error})"), stacklevel=5)
@@ -187,11 +198,11 @@ class Checkpoint(Callback):
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file to go on from."""
+        """Whether there is a file to resume from."""
         return self.path.is_file()
 
     def release(self) -> None:
-        """Let other runs have the file."""
+        """Unlock the file for other runs."""
         if self._lock is not None:
             self._lock.release()
 
@@ -200,13 +211,13 @@ class Checkpoint(Callback):
 
 
 def fingerprint(parameters: dict[str, Any], arrays: dict[str, Any]) -> dict[str, str]:
-    """A run in words: the same parameters and the same data give the same ones."""
+    """Return texts that identify a run: equal parameters and equal data give equal texts."""
     found = {name: repr(value.tolist() if hasattr(value, "tolist") else value) for name, value in parameters.items()}
     for name, array in arrays.items():
         stamp = hashlib.sha256()
         if array is not None:
             stamp.update(f"{array.dtype.str}{array.shape};".encode())
-            # the arrays that a sparse matrix, or sequences of different lengths, are made of
+            # the component arrays of a sparse matrix, or of sequences of different lengths
             names = ("indptr", "indices", "offsets", "weight")
             parts = [getattr(array, part) for part in names if getattr(array, part, None) is not None]
             for part in [*parts, array.data] if parts else [array]:

@@ -1,13 +1,15 @@
-"""Training on several workers: how rows are divided among them, and the part of one worker.
+"""Training on several workers: the division of rows among them, and the computation of one worker.
 
-The rows are cut into consecutive *shards*; every batch takes as many rows from each. Consecutive shards form a
-*bucket*: a bucket lies with one worker, which computes the bucket's part of a sum, and these are added in a fixed tree,
+The rows are cut into consecutive *shards*; every batch takes the same number of rows from each shard. Consecutive
+shards form a *bucket*. Each bucket is stored on one worker, which computes the bucket's sums. The sums of the buckets
+are added in a fixed tree,
 
     ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7))
 
-A worker with the buckets 0 to 5 sends the sums (0 + 1 + 2 + 3) and (4 + 5): wherever numbers are added, the order is
-the same. Shards, buckets and the order of the rows follow from the number of rows, the batch size and the seed. After
-the exchange of its sums every worker takes the same step.
+A worker with the buckets 0 to 5 sends the sums (0 + 1 + 2 + 3) and (4 + 5), so that the order of additions, and
+therefore every bit of the result, is independent of the number of workers. Shards, buckets and the order of the rows
+depend only on the number of rows, the batch size and the seed. After the sums are exchanged, every worker takes the
+same step.
 """
 
 from __future__ import annotations
@@ -28,20 +30,20 @@ from meshnn.mesh import Mesh
 from meshnn.training.dataset import LIMITS
 from meshnn.training.samples import Epoch, InMemorySamples
 
-#: A node of the tree: (level, number); its leaves are the `1 << level` buckets from `number << level` on.
+#: A node of the tree: (level, number). Its leaves are `1 << level` buckets, the first of which is `number << level`.
 Node = tuple[int, int]
 
 
 class ShardPlan(NamedTuple):
-    """How rows are divided."""
+    """The division of rows into shards, buckets and batches."""
 
-    sizes: tuple[int, ...]  # rows of each shard; a power of 2 of them
+    sizes: tuple[int, ...]  # rows per shard; the number of shards is a power of 2
     buckets: int
-    step: int  # rows that a batch takes from a shard
+    step: int  # rows that a batch takes from each shard
 
     @classmethod
     def of(cls, rows: int, size: int) -> ShardPlan:
-        """Plan batches of about `size` rows, never fewer."""
+        """Plan batches of `size` rows or slightly more."""
         shards = 1 << (min(LIMITS.shards, size, rows).bit_length() - 1)
         buckets = 1 << (max(1, min(shards, size // LIMITS.bucket_rows)).bit_length() - 1)
         sizes = tuple((k + 1) * rows // shards - k * rows // shards for k in range(shards))
@@ -59,25 +61,25 @@ class ShardPlan(NamedTuple):
 
     @property
     def batch_size(self) -> int:
-        """Rows of a full batch."""
+        """Number of rows of a full batch."""
         return self.shards * self.step
 
     @property
     def batches(self) -> int:
-        """Batches per epoch."""
+        """Number of batches per epoch."""
         return -(-max(self.sizes) // self.step)
 
     @property
     def root(self) -> Node:
-        """The node of the total."""
+        """The root of the tree, the node of the total."""
         return self.buckets.bit_length() - 1, 0
 
     def count(self, batch: int) -> int:
-        """Return the number of samples of a batch."""
+        """Return the number of rows of a batch."""
         return int(np.clip(np.array(self.sizes) - batch * self.step, 0, self.step).sum())
 
     def bounds(self, shard: int) -> tuple[int, int]:
-        """Return the first row of a shard, and the one after its last."""
+        """Return the first row of a shard and the row after its last."""
         first = sum(self.sizes[:shard])
         return first, first + self.sizes[shard]
 
@@ -87,11 +89,11 @@ class ShardPlan(NamedTuple):
         return range(bucket * per, (bucket + 1) * per)
 
     def by_shard(self, rows: IntArray) -> dict[int, IntArray]:
-        """Group ascending rows by shard, as numbers in it."""
+        """Group ascending row numbers by shard; the results are relative to the start of the shard."""
         return _grouped(rows, self.sizes)
 
     def by_bucket(self, rows: IntArray) -> dict[int, IntArray]:
-        """Group ascending rows by bucket, as numbers in it."""
+        """Group ascending row numbers by bucket; the results are relative to the start of the bucket."""
         return _grouped(rows, [sum(self.sizes[k] for k in self.shards_of(bucket)) for bucket in range(self.buckets)])
 
     def assignment(self, workers: int) -> list[range]:
@@ -99,7 +101,7 @@ class ShardPlan(NamedTuple):
         return [range(a, b) for a, b in pairwise(self.buckets * k // workers for k in range(workers + 1))]
 
     def batch_rows(self, bucket: int, seed: int, batch: int) -> IntArray:
-        """Return the rows of a bucket that a batch of the epoch with this seed takes, as numbers in the bucket."""
+        """Return the rows of a bucket in one batch of the epoch with this seed, relative to the start of the bucket."""
         found = _epoch_order(self, bucket, seed)[:, batch * self.step : (batch + 1) * self.step].ravel()
         return found if batch + 1 < self.batches else found[found >= 0]
 
@@ -112,7 +114,7 @@ def _grouped(rows: IntArray, sizes: Sequence[int]) -> dict[int, IntArray]:
 
 @lru_cache(128)
 def _epoch_order(plan: ShardPlan, bucket: int, seed: int) -> IntArray:
-    """Return the shuffled rows of each shard of a bucket (shards, rows); -1 fills up short ones."""
+    """Return the shuffled rows of each shard of a bucket (shards, rows), padded with -1."""
     shards, first = plan.shards_of(bucket), 0
     found = np.full((len(shards), plan.batches * plan.step), -1, np.int64)
     for k, shard in enumerate(shards):
@@ -123,7 +125,7 @@ def _epoch_order(plan: ShardPlan, bucket: int, seed: int) -> IntArray:
 
 
 def covering_nodes(buckets: range) -> list[Node]:
-    """Return the fewest nodes of the tree whose leaves are these buckets, in order.
+    """Return the smallest set of nodes of the tree whose leaves are these buckets, in order.
 
     >>> covering_nodes(range(0, 6)), covering_nodes(range(3, 8))
     ([(2, 0), (1, 2)], [(0, 3), (2, 1)])
@@ -139,7 +141,7 @@ def covering_nodes(buckets: range) -> list[Node]:
 
 
 def tree_sum(sums: dict[Node, FloatArray], node: Node) -> FloatArray:
-    """Return the sum at a node from sums at nodes that cover it.
+    """Return the sum at a node, from the sums at nodes that cover it.
 
     >>> leaves = {(0, k): np.array([10.0**k]) for k in range(4)}
     >>> tree_sum(leaves, (2, 0))
@@ -153,9 +155,10 @@ def tree_sum(sums: dict[Node, FloatArray], node: Node) -> FloatArray:
 
 
 class Transport(ABC):
-    """Sums over all workers, added in the order of the tree.
+    """A sum over all workers, added in the order of the tree.
 
-    Every worker gets the sums of all others; of large sums each adds up one slice, which all others then get.
+    Every worker receives the sums of all others. For large sums each worker adds up one slice and sends the result to
+    the others.
     """
 
     def __init__(self, plan: ShardPlan, workers: int, rank: int) -> None:
@@ -164,7 +167,7 @@ class Transport(ABC):
 
     @abstractmethod
     def exchange(self, messages: list[FloatArray]) -> list[FloatArray]:
-        """Send a message to each worker; return the one that came from each, flat."""
+        """Send one message to each worker; return the flattened message received from each."""
 
     def __call__(self, sums: dict[Node, FloatArray]) -> FloatArray:
         """Return the total, from the sums at the nodes of this worker."""
@@ -189,14 +192,14 @@ class Transport(ABC):
 
 @dataclass
 class WorkerState:
-    """The buckets of one worker; sums are returned by node of the tree."""
+    """The buckets of one worker; its methods return sums by node of the tree."""
 
     plan: ShardPlan
-    data: dict[int, InMemorySamples]  # by bucket, consecutive; weights are shares of those of all rows
+    data: dict[int, InMemorySamples]  # by bucket, consecutive; weights are relative to the total of all rows
     n_jobs: int | None = None
 
     def _sums(self, task: Callable[[int], FloatArray]) -> dict[Node, FloatArray]:
-        """Run a task for each bucket and add up what it returns."""
+        """Run a task for each bucket and add up the results."""
         mine = list(self.data)
         threads = min(self.n_jobs if self.n_jobs is not None else cores(), max(len(mine), 1))
         with ThreadPoolExecutor(threads) as pool:
@@ -205,7 +208,7 @@ class WorkerState:
         return {node: tree_sum(leaves, node) for node in covering_nodes(buckets)}
 
     def gradient(self, engine: Engine, values: Array, seed: int, batch: int) -> dict[Node, FloatArray]:
-        """Sum gradient, loss and correct samples of one batch."""
+        """Return the sums of gradient, loss and correct samples over one batch, concatenated."""
 
         def task(bucket: int) -> FloatArray:
             rows = self.plan.batch_rows(bucket, seed, batch)
@@ -218,11 +221,11 @@ class WorkerState:
         return self._sums(task)
 
     def evaluate(self, mesh: Mesh) -> dict[Node, FloatArray]:
-        """Sum loss and correct samples of all rows."""
+        """Return the sums of loss and correct samples over all rows."""
         return self._sums(lambda bucket: np.array(self.data[bucket].evaluate(mesh, 1)))
 
     def curvature(self, mesh: Mesh, method: str, live: IntArray) -> dict[Node, FloatArray]:
-        """Sum loss, correct samples, gradient and Gauss-Newton matrix of all rows, concatenated."""
+        """Return the sums of loss, correct samples, gradient and Gauss-Newton matrix over all rows, concatenated."""
         from threadpoolctl import threadpool_limits
 
         engine = mesh.engine("curvature", method, LIMITS.bucket_rows)
@@ -237,19 +240,19 @@ class WorkerState:
 
 
 class EpochPart(NamedTuple):
-    """Some batches of an epoch."""
+    """Consecutive batches of an epoch."""
 
     seed: int
-    rates: Array  # of all batches
-    begun: Epoch  # pieces are batches
-    last: int  # the batch after the last one
+    rates: Array  # learning rate per batch of the epoch
+    begun: Epoch  # progress so far; a piece is a batch
+    last: int  # the batch at which to stop (exclusive)
 
 
 def run_steps(
     state: WorkerState, total: Callable[[dict[Node, FloatArray]], FloatArray], engine: Engine, values: Array,
     optimizer: Optimizer, part: EpochPart,
 ) -> Epoch:  # fmt: skip
-    """Take the steps of a part of an epoch in place, the same on all workers; stop after a loss that is not finite."""
+    """Take the steps of a part of an epoch in place, identically on all workers; stop if a loss is not finite."""
     plan, learned, now = state.plan, len(optimizer.first), part.begun
     for batch in range(now.piece, part.last):
         share = plan.count(batch) / plan.rows

@@ -1,7 +1,7 @@
-"""`Dataset`: rows as they were given, in a file or on workers.
+"""`Dataset`: rows before preprocessing, in a file or on workers.
 
-What is known about the rows (moments, sums, a fingerprint) is computed in blocks of one size in one order, so that it
-depends on the rows alone, not on where they are or how they came.
+Statistics of the rows (moments, sums, a fingerprint) are computed over blocks of a fixed size in a fixed order, so that
+they depend only on the rows, not on where the rows are stored or in which blocks they arrived.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from meshnn.training.samples import RowTransform, Samples
 
 @dataclass
 class DataLimits:
-    """Sizes that decide how data sets are divided; a page, a shard and a bucket also decide the bits of a result."""
+    """Sizes for dividing data sets. The sizes of pages, shards and buckets also affect the rounding of results."""
 
-    page_rows: int = 256  # rows read at a time from a row store
-    stride_rows: int = 4096  # rows of which moments and fingerprints are computed at a time
-    window_bytes: int = 2**25  # of a row store, shuffled in memory ...
-    window_pages: int = 16  # ... and at least this many pages, so that neighbours on the disk end up far apart
-    holdout_rows: int = 2**17  # held out at most, as they are kept in memory
-    max_classes: int = 1000  # more labels are taken for a regression target
-    shards: int = 64  # of a data set on workers, at most
-    bucket_rows: int = 1024  # of a batch that are worth a bucket of their own
-    sliced_bytes: int = 2**20  # of a sum above which every worker adds up a slice of it
+    page_rows: int = 256  # rows per page, the unit of reading from a row store
+    stride_rows: int = 4096  # rows per block of moments and fingerprints
+    window_bytes: int = 2**25  # part of a row store that is shuffled in memory at once
+    window_pages: int = 16  # minimum number of pages per window, so that rows from all over the disk are mixed
+    holdout_rows: int = 2**17  # maximum size of the hold-out set, which is kept in memory
+    max_classes: int = 1000  # targets with more distinct values are rejected as labels
+    shards: int = 64  # maximum number of shards of a data set on workers
+    bucket_rows: int = 1024  # minimum number of rows of a batch per bucket
+    sliced_bytes: int = 2**20  # size of a sum above which every worker adds up one slice of it
 
 
 LIMITS = DataLimits()
 
 
 class Moments:
-    """Mean and spread of columns, from blocks of rows (Chan, Golub and LeVeque, 1983)."""
+    """Mean and standard deviation of columns, from blocks of rows (Chan, Golub and LeVeque, 1983)."""
 
     def __init__(self, width: int) -> None:
         self.weight = 0.0
@@ -46,18 +46,18 @@ class Moments:
 
     def add(self, values: Array, weight: Array | None) -> None:
         """Add a block (rows, width)."""
-        values = np.ascontiguousarray(values, np.float64)  # products of other layouts are rounded differently
+        values = np.ascontiguousarray(values, np.float64)  # BLAS rounds products of other memory layouts differently
         weight = None if weight is None else np.ascontiguousarray(weight)
         count = float(len(values) if weight is None else weight.sum())
         if count <= 0:
             return
-        with np.errstate(over="ignore", invalid="ignore"):  # checked at the end
+        with np.errstate(over="ignore", invalid="ignore"):  # see `check`
             mean = values.mean(axis=0) if weight is None else weight @ values / count
             off = values - mean
             self._join(count, mean, (off**2).sum(axis=0) if weight is None else weight @ off**2)
 
     def merge(self, other: Moments) -> None:
-        """Add the rows of another one."""
+        """Add the rows of other moments."""
         if other.weight > 0:
             self._join(other.weight, other.mean, other._squares)
 
@@ -75,14 +75,14 @@ class Moments:
         return found
 
     def check(self) -> None:
-        """Refuse features whose squares overflow."""
+        """Raise an error if the squares of a feature overflow."""
         if not np.isfinite(self.spread).all():
             column = int(np.flatnonzero(~np.isfinite(self.spread))[0])
-            raise DataError(f"feature {column} is too large to be squared; scale it before")
+            raise DataError(f"the squares of feature {column} overflow; scale the feature first")
 
 
 class Summary:
-    """Facts about rows: moments of the features, the least targets, a digest."""
+    """Statistics of rows: moments of the features, minima of the targets and a fingerprint."""
 
     def __init__(self, n_features: int, n_targets: int) -> None:
         self.moments, self.y_min = Moments(n_features), np.full(n_targets, np.inf)
@@ -108,51 +108,51 @@ class Summary:
 
 
 def sums_per_label(rows: RowBlock, n_labels: int) -> FloatArray:
-    """Return the sum of the weights of the rows per label code."""
+    """Return the total weight of the rows per label code."""
     if n_labels == 0:
         return np.zeros(0)
     return np.bincount(rows.y[:, 0].astype(np.int64), rows.weight, minlength=n_labels).astype(np.float64)
 
 
 def evenly_spaced(n: int, total: int) -> Array:
-    """Return up to n numbers below `total`, evenly spaced."""
+    """Return up to n evenly spaced integers below `total`."""
     n = min(n, total)
     return np.arange(n) * total // max(n, 1)
 
 
 class Dataset(ABC):
-    """Rows of one form, and what is known about all of them."""
+    """Rows from one source, with statistics of all of them."""
 
     n_rows: int
     n_features: int
     n_targets: int = 1
     columns: list[str] | None = None  # names of the features
-    moments: Moments  # per feature; of a training set also with the rows held out
-    labels: list[Any]  # by code, as in the targets; empty for regression
-    label_sums: FloatArray  # sum of the weights of the rows per label
-    y_min: FloatArray | None = None  # the least of each target, if known
-    matrix_targets: bool = False  # whether targets were given as a matrix
+    moments: Moments  # per feature; hold-out rows are included
+    labels: list[Any]  # by the code that stands for them in the targets; empty for regression
+    label_sums: FloatArray  # total weight of the rows per label
+    y_min: FloatArray | None = None  # minimum of each target, if known
+    matrix_targets: bool = False  # whether the targets were passed as a matrix
     fingerprint: str  # identifies the rows
-    batch_size: int | None = None  # samples per batch, if it is not free
+    batch_size: int | None = None  # samples per batch, if the data set prescribes it
 
     @abstractmethod
     def few(self, n: int) -> RowBlock:
-        """Load up to n rows, evenly spaced; targets (n, n_targets) are numbers or label codes."""
+        """Load up to n evenly spaced rows; targets (n, n_targets) are numbers or label codes."""
 
     @abstractmethod
     def hold_out(self, fraction: float, seed: int) -> tuple[Dataset, RowBlock]:
-        """Split into a training set and rows to validate with, which must fit in memory."""
+        """Split into a training set and hold-out rows, which must fit in memory."""
 
     @abstractmethod
     def prepared(self, preprocessing: RowTransform) -> Samples:
-        """Return the rows as a net takes them."""
+        """Return the rows as preprocessed samples."""
 
     def release(self) -> None:  # noqa: B027
         """Free the rows."""
 
 
 def coded(y: Array, labels: list[Any]) -> FloatArray:
-    """Return labels (n,) or (n, 1) as codes in a sorted list, values as they are; (n, m) float64."""
+    """Return targets as a float64 matrix; with `labels` (sorted), labels (n,) or (n, 1) become their codes."""
     values = y if y.ndim == 2 else y[:, None]
     if labels:
         return np.searchsorted(np.array(labels), values[:, :1]).astype(np.float64)

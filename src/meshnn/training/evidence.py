@@ -1,22 +1,22 @@
-"""Penalties from the samples: what `l2="auto"` means to Levenberg-Marquardt.
+"""Regularisation strengths estimated from the samples: the meaning of `l2="auto"` for Levenberg-Marquardt.
 
-The evidence (MacKay, 1992; with Gauss-Newton: Foresee and Hagan, 1997) weighs a fit against the volume of weights that
-give it. With the Gauss-Newton matrix M and penalties a on its diagonal, of the k weights of a kind of edges
+The evidence (MacKay, 1992; with Gauss-Newton: Foresee and Hagan, 1997) balances the quality of a fit against the volume
+of weights that produce it. With the Gauss-Newton matrix M and penalties a on its diagonal,
 
     gamma = k - a tr_kind((M + a)^-1)
 
-are determined by the samples rather than by the penalty. For n samples (their weights count) the one penalty that is as
-large as gamma says is
+of the k weights of one kind of edges are determined by the samples rather than by the penalty. For n samples (their
+total weight) the penalty that agrees with gamma is
 
     cross_entropy   gamma / (n |w|^2)                   squared_error   2 gamma E / (|w|^2 (n outputs - gamma))
 
-Every kind of edges (from inputs or hidden neurons, to hidden neurons or outputs) has a penalty of its own, so that data
-that ask for a linear map get one: what goes through hidden neurons is then penalised more than what goes past them. A
-kind of which the samples say little follows the others: the common penalty counts as much as 10 determined weights.
+Every kind of edges (from inputs or hidden neurons, to hidden neurons or outputs) has its own penalty. On data with a
+linear relation, edges of hidden neurons are thus penalised more than direct edges from inputs to outputs. The common
+penalty of all kinds acts as a prior worth 10 determined weights, which decides for kinds with little data.
 
-With more weights than samples the second equation has another solution, no noise at all and every sample overfitted.
-It is avoided by never letting gamma pass a share of the numbers to be learned. Edges straight from inputs to outputs,
-if there are fewer of them than samples, are not counted: they cannot overfit.
+With more weights than samples the second equation has a second solution: no noise, and every sample overfitted. To
+avoid it, gamma is limited to a fraction of the number of target values. Direct edges from inputs to outputs are not
+counted if there are fewer of them than samples, because they cannot overfit.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from meshnn.training.samples import Samples
 
 
 class Evidence:
-    """Finds the penalties of the live parameters of a mesh; one that edges share is of the kind of the first of them.
+    """Estimates the penalties of the live parameters of a mesh.
 
-    `penalised` (n_live,) is 1 for parameters that have a penalty, else 0.
+    A parameter that several edges share has the kind of its first edge. `penalised` (n_live,) is 1 for parameters that
+    have a penalty, else 0.
     """
 
-    prior = 10.0  # determined weights that the common penalty counts as, for each kind
-    crowded = 0.15  # most weights that the samples may determine, over the numbers to be learned (squared_error)
+    prior = 10.0  # weight of the common penalty in each kind, in determined weights
+    crowded = 0.15  # maximum number of determined weights per target value (squared_error)
 
     def __init__(self, mesh: Mesh, samples: Samples, live: IntArray, penalised: FloatArray) -> None:
         t = mesh.topology
@@ -51,11 +52,11 @@ class Evidence:
         self.likelihood = samples.loss.likelihood
         self.count = samples.total_weight if self.likelihood else samples.total_weight * t.n_outputs
         self.least = 1e-8
-        # straight from inputs (0) to outputs (2): fewer than samples cannot overfit them
-        self.bent = [k != 2 or len(of) > self.count for k, of in zip(found, self.kinds, strict=True)]
+        # direct edges from inputs (0) to outputs (2) cannot overfit if there are fewer than samples
+        self.limited = [k != 2 or len(of) > self.count for k, of in zip(found, self.kinds, strict=True)]
 
     def penalties(self, matrix: FloatArray, weights: FloatArray, now: FloatArray, error: float) -> FloatArray:
-        """Return the penalties that the samples ask for at weights with this loss, else those of `now`."""
+        """Return the penalties that maximise the evidence at weights with this loss, or `now` if there are none."""
         most = 10.0
         diagonal = self._inverse_diagonal(matrix, now)
         size = float(self.penalised @ weights**2)
@@ -66,9 +67,9 @@ class Evidence:
         factor = self.count
         if not self.likelihood:
             factor = max(self.count - total, 1.0) / max(2 * error, np.finfo(np.float64).tiny)
-            bent = sum(known for known, counts in zip(determined, self.bent, strict=True) if counts)
-            if bent > self.crowded * self.count:
-                self.least = min(2 * self.mean(now), most)  # and never back, or it would oscillate
+            limited = sum(known for known, counts in zip(determined, self.limited, strict=True) if counts)
+            if limited > self.crowded * self.count:
+                self.least = min(2 * self.mean(now), most)  # never lowered again, to avoid oscillation
         common = total / (factor * size)
         if not (np.isfinite(common) and common > 0):
             return now
@@ -79,20 +80,20 @@ class Evidence:
         return found
 
     def mean(self, penalties: FloatArray) -> float:
-        """Return the geometric mean over the parameters that have a penalty."""
+        """Return the geometric mean of the penalties, 0 if there are none."""
         having = penalties[self.penalised > 0]
         return float(np.exp(np.log(having).mean())) if len(having) and (having > 0).all() else 0.0
 
     def _inverse_diagonal(self, matrix: FloatArray, now: FloatArray) -> Any:
-        """Return that of (matrix + penalties)^-1; None if there is none."""
+        """Return the diagonal of (matrix + penalties)^-1, or None if the matrix is singular."""
         from scipy.linalg import LinAlgError, cho_factor
         from scipy.linalg.lapack import dpotri
 
         if not self.kinds:
             return None
         shifted = matrix.copy()
-        # Bias weights have no penalty, but what they explain is not known any better: without one they would claim
-        # everything where samples are few, and rounding would decide how much.
+        # Bias weights have no penalty, but with few samples the matrix is singular without one, and rounding would
+        # decide how many weights are determined.
         shifted[np.diag_indices_from(shifted)] += np.where(self.penalised > 0, now, now[self.penalised > 0].mean())
         try:
             factor, _ = cho_factor(shifted.T, lower=True, overwrite_a=True, check_finite=False)

@@ -1,4 +1,4 @@
-"""`HistoryRow` and `History`: how a training run went, row by row."""
+"""`HistoryRow` and `History`: the record of a training run."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from meshnn.errors import MeshError
 
 
 class HistoryRow(NamedTuple):
-    """Where training stands after an epoch (of `lm`: an iteration).
+    """The state of training after an epoch, or after an iteration of `lm`.
 
-    Loss and accuracy are those at its end; of mini-batches, those met on the way through the epoch.
+    Loss and accuracy are evaluated at the end of the epoch; with mini-batches they are averages over the epoch.
     """
 
-    epoch: int  # epochs done, in this restart
-    loss: float  # training loss with its penalties: what is minimised
-    validation: float  # loss of the held-out samples, or their score if that is asked for; NaN if there are none
-    accuracy: float  # of the held-out samples if there are any, else of the training samples; NaN in regression
+    epoch: int  # epochs done in this restart
+    loss: float  # training loss including penalties, the objective
+    validation: float  # loss of the hold-out set, or its score with `scoring`; NaN without a hold-out set
+    accuracy: float  # on the hold-out set if there is one, else on the training samples; NaN in regression
     gradient_norm: float
-    learning_rate: float  # of `lm`: the damping
-    seconds: float  # spent so far, all restarts together
+    learning_rate: float  # the damping in `lm`
+    seconds: float  # training time so far, summed over all restarts
     edges: int
-    restart: int  # which start this is, from 0
-    note: str = ""  # why it stopped, or what was mended
+    restart: int  # number of the start, from 0
+    note: str = ""  # the reason for stopping, or an event such as a reduced learning rate
 
 
 class History(UserList[HistoryRow]):
-    """A table of rows: `history[-1].loss` is a row's entry, `history["loss"]` a column.
+    """A table of history rows: `history[-1].loss` is one entry, `history["loss"]` a column.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class History(UserList[HistoryRow]):
         return np.array([getattr(row, key) for row in self.data])
 
     def __eq__(self, other: object) -> bool:
-        """Equal rows, whatever time they took."""
+        """Return whether all columns but `seconds` are equal."""
         if not isinstance(other, History):
             return NotImplemented
         numbers = [name for name in HistoryRow._fields[:-1] if name != "seconds"]
@@ -63,29 +63,29 @@ class History(UserList[HistoryRow]):
 
     @property
     def notes(self) -> list[str]:
-        """The notes, each with its epoch."""
+        """The notes, with their epochs."""
         return [f"epoch {row.epoch}: {row.note}" for row in self.data if row.note]
 
     def to_tree(self) -> dict[str, Any]:
-        """Columns that a file can hold: arrays of numbers, and the notes."""
+        """Return the columns as arrays of numbers and a list of notes, for a file."""
         numbers = {name: self[name].astype(np.float64) for name in HistoryRow._fields[:-1]}
         return numbers | {"note": [row.note for row in self.data]}
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> History:
-        """The inverse, for a tree that may come from anywhere."""
+        """Return a history from a tree of `to_tree`; the tree is not trusted and is validated."""
         notes, columns = tree["note"], [tree[name] for name in HistoryRow._fields[:-1]]
         if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-            raise MeshError("the notes of the history are not texts")
+            raise MeshError("the notes of the history must be a list of strings")
         if any(column.shape != (len(notes),) for column in columns):
-            raise MeshError(f"the columns of the history do not have {len(notes)} rows, as many as it has notes")
+            raise MeshError(f"the columns of the history must have one row per note ({len(notes)})")
         whole = ("epoch", "edges", "restart")
         kinds = [int if name in whole else float for name in HistoryRow._fields[:-1]]
         plain = [list(map(kind, column)) for kind, column in zip(kinds, columns, strict=True)]
         return cls(HistoryRow(*row) for row in zip(*plain, notes, strict=True))
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Columns by name, for `pandas.DataFrame(history.to_dict())`."""
+        """Return the columns by name, for `pandas.DataFrame(history.to_dict())`."""
         return {name: [getattr(row, name) for row in self.data] for name in HistoryRow._fields}
 
     def __repr__(self) -> str:

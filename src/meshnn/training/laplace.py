@@ -1,16 +1,16 @@
-"""How sure a net is of its outputs: Laplace's approximation at the fitted weights.
+"""Predictive uncertainty of a network: the Laplace approximation at the fitted weights.
 
-With M = mean of J'J over n samples (their weights count) and penalties a on its diagonal, the weights that agree with
-the samples and the penalties are spread around the fitted ones with the covariance s² (M + a)^-1 / n, to second order
-and with the Gauss-Newton matrix for the Hessian. An output o then has the variance
+With M = mean of J'J over n samples (their total weight) and penalties a on its diagonal, the posterior of the weights
+is approximated by a normal distribution around the fitted weights with the covariance s² (M + a)^-1 / n, where the
+Gauss-Newton matrix replaces the Hessian. An output o then has the variance
 
     s_o² (1 + J_o (M + a)^-1 J_o' / n)            s_o² = n mean squared error / (n - gamma_o)
 
-noise and what the weights leave open, where gamma_o = mean over samples of J_o (M + a)^-1 J_o' is the number of weights
-that the samples determine, as far as output o is concerned. Without hidden neurons this is Bayesian linear regression.
+the sum of the noise and of the uncertainty of the weights. gamma_o = mean over samples of J_o (M + a)^-1 J_o' is the
+number of weights that the samples determine for output o. Without hidden neurons this is Bayesian linear regression.
 
-In a net that is too large for that, the weights into an output are taken as those of a linear regression, and all
-others as known: a matrix per output, over the weights of its own edges.
+In large networks only the weights into the outputs are treated as uncertain, as in a linear regression; all others are
+treated as known. This needs one matrix per output, over the weights of its incoming edges.
 """
 
 from __future__ import annotations
@@ -28,45 +28,45 @@ from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
 from meshnn.training.samples import InMemorySamples, Samples
 
-#: Live parameters up to which all are taken: a file holds half as many squared in float64, 4 MB.
+#: Maximum number of live parameters for the full approximation: the triangle takes 4 MB in a file.
 LIMIT = 1000
-#: The outputs that share a matrix, and its parameters.
+#: The outputs that share a matrix, and the parameters of the matrix.
 Group = tuple[slice, IntArray]
 
 
 def affordable(mesh: Mesh, samples: Samples) -> str:
-    """Return why there can be no approximation, if there can be none."""
+    """Return the reason if the approximation is not available, else an empty string."""
     loss = samples.loss
     if loss.name != "squared_error":
-        return f'loss="{loss.name}" has no noise of one size; fit with loss="squared_error"'
+        return f'loss="{loss.name}" has no constant noise variance; fit with loss="squared_error"'
     if samples.timed:
-        return "outputs are read after several ticks; fit with a loss at the last tick only"
+        return "the outputs of several ticks are combined; fit with a loss at the last tick only"
     if not samples.in_memory:
-        return "the samples are not in memory, and every one of them would have to be seen again; fit a part of them"
+        return "the samples are not in memory; fit a subset that fits in memory"
     return ""
 
 
 @dataclass(frozen=True)
 class Laplace:
-    """The uncertainty of the weights of a mesh, as far as its outputs are concerned."""
+    """The uncertainty of the outputs of a mesh due to noise and to its weights."""
 
-    roots: list[FloatArray]  # of all weights, or of those into each output: lower triangles R, R'R = (M + a)^-1 / n
+    roots: list[FloatArray]  # lower triangles R, R'R = (M + a)^-1 / n, of all weights or per output
     noise: FloatArray  # (n_outputs,) variances
     last_layer: bool = False  # whether only the weights into outputs are uncertain
 
     @classmethod
     def of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray, second_order: bool = True) -> Laplace:
-        """At the weights of a mesh, with a penalty for each live parameter.
+        """Compute the approximation at the weights of a mesh, with one penalty per live parameter.
 
-        All weights count if their matrix stays small, and its work small (4e9 multiply-adds, some 0.5 s) compared with
-        that of a fit, which a `second_order` solver has done anyway.
+        All weights are included if their matrix is small, and if computing it is cheap (at most 4e9 multiply-adds,
+        about 0.5 s) or comparable with an iteration of the solver (`second_order`).
         """
         from threadpoolctl import threadpool_limits
 
         live = len(mesh.live_parameters())
         work = float(live) ** 2 * samples.count * mesh.topology.n_outputs
         last_layer = live > LIMIT or not (second_order or work <= 4e9)
-        with threadpool_limits(1, "blas"):  # or the number of threads would change sums
+        with threadpool_limits(1, "blas"):  # the number of threads would change the order of sums
             return cls._of(mesh, samples, penalties, last_layer)
 
     @classmethod
@@ -74,7 +74,7 @@ class Laplace:
         groups = _groups(mesh, last_layer)
         if sum(len(own) ** 2 for _, own in groups) > LIMIT**2:
             edges = sum(len(own) for _, own in groups)
-            raise MeshError(f"the outputs have {edges} edges, too many; take fewer inputs or outputs")
+            raise MeshError(f"the outputs have {edges} incoming edges, too many; use fewer inputs or outputs")
         penalty = np.zeros(mesh.n_parameters)
         penalty[mesh.live_parameters()] = penalties
         share, n = samples.targets.share.astype(np.float64), samples.total_weight
@@ -84,9 +84,9 @@ class Laplace:
                 flat = (each * np.sqrt(share[rows])[:, :, None]).reshape(-1, each.shape[2])
                 total += flat.T @ flat
         roots = [inverse_root(total, penalty[own]) for total, (_, own) in zip(totals, groups, strict=True)]
-        if last_layer:  # gamma of a single output is the trace of (M + a)^-1 M
+        if last_layer:  # for a single output gamma is the trace of (M + a)^-1 M
             known = np.array([np.sum((root.T @ root) * total) for root, total in zip(roots, totals, strict=True)])
-        else:  # and of any the mean of |R J'|², which is right for nearly singular matrices, too
+        else:  # in general it is the mean of |R J'|², which is accurate for nearly singular matrices too
             known = np.zeros(mesh.topology.n_outputs)
             for rows, J in _jacobians(mesh, samples.X, groups):
                 known += share[rows, 0] @ _spread(roots, J)
@@ -95,7 +95,7 @@ class Laplace:
         return cls([root / np.sqrt(n) for root in roots], noise, last_layer)
 
     def variance(self, mesh: Mesh, X: Array) -> FloatArray:
-        """Return the variances of targets around the outputs (batch, n_outputs), noise included."""
+        """Return the predictive variances (batch, n_outputs), including the noise."""
         from threadpoolctl import threadpool_limits
 
         inputs = np.asarray(X, mesh.dtype)[None]
@@ -106,17 +106,17 @@ class Laplace:
         return found * self.noise
 
     def to_tree(self) -> Tree:
-        """Return plain values and arrays: triangles row by row, in full, since rounding changes variances."""
+        """Return plain values and arrays; the triangles are stored in float64, since rounding changes variances."""
         roots = [root[np.tril_indices(len(root))] for root in self.roots]
         return {"roots": roots, "noise": self.noise, "last_layer": self.last_layer}
 
     @classmethod
     def from_tree(cls, tree: Tree, mesh: Mesh) -> Laplace:
-        """Read a tree that may come from anywhere."""
+        """Return an approximation from a tree of `to_tree`; the tree is not trusted and is validated."""
         last_layer = switch("last_layer", tree["last_layer"])
         sizes = [len(own) for _, own in _groups(mesh, last_layer)]
         if sum(size**2 for size in sizes) > LIMIT**2:
-            raise FileError(f"it has variances of {sum(sizes)} weights, at most {LIMIT} are expected")
+            raise FileError(f"it has variances of {sum(sizes)} weights, more than the limit of {LIMIT}")
         roots = []
         for numbers, size in zip(tree["roots"], sizes, strict=True):
             roots.append(np.zeros((size, size)))
@@ -125,10 +125,10 @@ class Laplace:
 
 
 def _finite(numbers: Any, count: int, least: float = -np.inf) -> FloatArray:
-    """Check numbers of a file."""
+    """Return an array from a file after checking its shape, type and range."""
     right = numbers.shape == (count,) and numbers.dtype == np.float64 and np.isfinite(numbers).all()
     if not right or not (numbers >= least).all():
-        raise FileError(f"its variances are not {count} finite numbers of at least {least:g}")
+        raise FileError(f"its variances must be {count} finite numbers of at least {least:g}")
     return np.asarray(numbers)
 
 
@@ -141,9 +141,9 @@ def _groups(mesh: Mesh, last_layer: bool) -> list[Group]:
 
 
 def _jacobians(mesh: Mesh, X: Array, groups: list[Group]) -> Iterator[tuple[slice, list[FloatArray]]]:
-    """Yield blocks of rows, and of each group the Jacobian (rows, outputs, parameters)."""
+    """Yield blocks of rows with the Jacobian (rows, outputs, parameters) of each group."""
     t, count = mesh.topology, X.shape[1]
-    size = max(1, 4_000_000 // max(t.n_edges * t.n_outputs, 1))  # numbers of a block
+    size = max(1, 4_000_000 // max(t.n_edges * t.n_outputs, 1))  # at most 4e6 entries per block
     for k in range(0, count, size):
         rows = slice(k, min(k + size, count))
         J = mesh.jacobian(X[0, rows] if len(X) == 1 else X[:, rows])
@@ -151,7 +151,7 @@ def _jacobians(mesh: Mesh, X: Array, groups: list[Group]) -> Iterator[tuple[slic
 
 
 def _spread(roots: list[FloatArray], J: list[FloatArray]) -> FloatArray:
-    """Return |R J'|² of each sample and output."""
+    """Return |R J'|² per sample and output."""
     return np.concatenate([((each @ root.T) ** 2).sum(axis=2) for each, root in zip(J, roots, strict=True)], axis=1)
 
 
@@ -160,8 +160,8 @@ def inverse_root(matrix: FloatArray, penalties: FloatArray) -> FloatArray:
     from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
     penalised = penalties > 0
-    # A weight that no sample speaks of (the bias of a neuron that never fires) and no penalty holds is not known at
-    # all: then the mean of the other penalties is taken.
+    # The matrix is singular if a weight without a penalty has no effect on any sample, such as the bias of a neuron
+    # that never fires. Such weights get the mean of the other penalties in the second attempt.
     for shift in (penalties, np.where(penalised, penalties, penalties[penalised].mean() if penalised.any() else 0.0)):
         shifted = matrix.copy()
         shifted[np.diag_indices_from(shifted)] += shift
@@ -172,4 +172,4 @@ def inverse_root(matrix: FloatArray, penalties: FloatArray) -> FloatArray:
         root: FloatArray = solve_triangular(lower, np.eye(len(lower)), lower=True, check_finite=False)
         if np.isfinite(root).all():
             return root
-    raise MeshError("neither samples nor penalties determine the weights: fit with an l2 above 0, or fewer weights")
+    raise MeshError("the samples do not determine the weights; fit with l2 above 0 or with fewer weights")

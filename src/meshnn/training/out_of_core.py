@@ -1,10 +1,10 @@
 """Training on more rows than memory holds: a source is read once into a temporary file, then trained on in windows.
 
-The file has no name: it is gone when the process is, however that ends. It is read, not mapped: a disk that fails is an
-error then, not the end of the process, and pages that were read do not count as memory in use.
+The file is unnamed, so that it disappears when the process ends for any reason. It is read, not mapped into memory: a
+disk failure then raises an error instead of killing the process, and pages that were read do not count as used memory.
 
-The order of the samples follows from the seed and the number of rows alone: an epoch is a permutation of all pages, cut
-into windows; in a window samples are permuted again. A thread reads the next window while one is trained on.
+The order of the samples depends only on the seed and the number of rows: an epoch is a permutation of all pages, cut
+into windows; within a window the samples are permuted again. A thread reads the next window during training.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from meshnn.training.samples import Epoch, InMemorySamples, PiecewiseSteps, RowT
 
 
 class RowFile:
-    """Rows of features, targets (n, n_targets) and, if they have any, weights, all of the form of `first`.
+    """A temporary file of rows: features, targets (n, n_targets) and optional weights, with the types of `first`.
 
-    The file is in `folder`, by default MESHNN_SCRATCH or the folder of temporary files (TMPDIR); a disk that is too
-    small for the `expected` number of rows is refused at once.
+    The file is in `folder`, by default MESHNN_SCRATCH or the folder for temporary files (TMPDIR). An error is raised at
+    once if the disk is too small for the `expected` number of rows.
     """
 
-    _advice = "set MESHNN_SCRATCH to a folder with more room (on the command line, --scratch)"
+    _advice = "set MESHNN_SCRATCH to a folder with more space (on the command line, --scratch)"
 
     def __init__(self, first: RowBlock, folder: Any = None, expected: int | None = None) -> None:
         (_, width), (_, n_targets), self.weighted = first.X.shape, first.y.shape, first.weight is not None
@@ -53,8 +53,8 @@ class RowFile:
         try:
             free = shutil.disk_usage(self.folder).free
             if needed > free:
-                raise FileError(f"{expected:,} rows take {format_bytes(needed)} in {self.folder} during training, but "
-                                f"{format_bytes(free)} are free there; {self._advice}")  # fmt: skip
+                raise FileError(f"{expected:,} rows need {format_bytes(needed)} in {self.folder} during training, but "
+                                f"only {format_bytes(free)} are free; {self._advice}")  # fmt: skip
             self._file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
         except OSError as error:
             raise self._failed(error) from None
@@ -62,7 +62,7 @@ class RowFile:
     def _failed(self, error: OSError) -> FileError:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return FileError(f"the disk of {self.folder} is full after {self.count:,} rows; {self._advice}")
-        return FileError(f"cannot keep rows in {self.folder} ({error.strerror}); {self._advice}")
+        return FileError(f"cannot store rows in {self.folder} ({error.strerror}); {self._advice}")
 
     def append(self, rows: RowBlock) -> None:
         """Add rows with targets (n, n_targets)."""
@@ -76,7 +76,7 @@ class RowFile:
         self._rest = stored[whole:].copy()
 
     def close(self) -> None:
-        """No more rows will come."""
+        """Write the remaining rows and check the statistics; no rows can be appended afterwards."""
         self._write(self._rest)
         self._rest = self._rest[:0]
         self.summary.moments.check()
@@ -86,7 +86,7 @@ class RowFile:
             self.summary.add(as_block(rows[begin : begin + LIMITS.stride_rows]))
         left = memoryview(rows.tobytes())
         try:
-            while len(left):  # the system may take less at a time
+            while len(left):  # a write may be partial
                 left = left[self._file.write(left) :]
         except OSError as error:
             raise self._failed(error) from None
@@ -97,7 +97,7 @@ class RowFile:
         return np.minimum(LIMITS.page_rows, self.count - pages.astype(np.int64) * LIMITS.page_rows)
 
     def read(self, pages: Array) -> RowBlock:
-        """Read the rows of some pages, one page after the other."""
+        """Read the rows of some pages, in the given order."""
         return self._read(zip((pages * LIMITS.page_rows).tolist(), self.page_sizes(pages).tolist(), strict=True))
 
     def rows(self, numbers: Any) -> RowBlock:
@@ -112,11 +112,11 @@ class RowFile:
             except OSError as error:
                 raise self._failed(error) from None
             if len(parts[-1]) != count * size:
-                raise FileError(f"the rows kept in {self.folder} can no longer be read; fit again")
+                raise FileError(f"the rows stored in {self.folder} cannot be read completely; fit again")
         return as_block(np.frombuffer(b"".join(parts), self.row))
 
     def release(self) -> None:
-        """Free the disk."""
+        """Close and thereby delete the file."""
         self._file.close()
 
 
@@ -126,7 +126,7 @@ def as_block(rows: Array) -> RowBlock:
 
 
 class StoredSamples(Samples):
-    """Some pages of a file, ascending, as a net takes them."""
+    """Preprocessed samples from some pages of a file, in ascending order."""
 
     def __init__(self, file: RowFile, preprocessing: RowTransform, pages: IntArray, total_weight: float) -> None:
         self.file, self.preprocessing, self.pages = file, preprocessing, pages
@@ -145,18 +145,18 @@ class StoredSamples(Samples):
         return WindowSteps(self, mesh.engine("epochs", method, size), size, n_jobs)
 
     def take(self, rows: Any) -> InMemorySamples:
-        """Load some by their numbers, ascending."""
+        """Load the samples with these numbers, in ascending order."""
         page = np.searchsorted(self._first, rows, side="right") - 1
         numbers = self.pages[page] * LIMITS.page_rows + np.asarray(rows) - self._first[page]
         return self.preprocessing.samples(self.file.rows(numbers), self.total_weight)
 
     def _parts(self) -> Generator[InMemorySamples, None, None]:
-        """Load all in the order of their rows, one window at a time."""
+        """Yield all samples in the order of their rows, one window at a time."""
         prepare = self.preprocessing.samples
         return read_ahead(self.windows(self.pages), lambda pages: prepare(self.file.read(pages), self.total_weight))
 
     def evaluate(self, mesh: Mesh, n_jobs: int | None) -> tuple[float, float]:
-        """Return the loss and the share of correct samples."""
+        """Return the loss and the fraction of correct samples."""
         with closing(self._parts()) as parts:
             found = [samples.evaluate(mesh, n_jobs) for samples in parts]
         return sum(loss for loss, _ in found), sum(correct for _, correct in found)
@@ -176,18 +176,18 @@ class StoredSamples(Samples):
 
 
 class WindowSteps(PiecewiseSteps):
-    """Steps on windows of a file: each is a small data set of its own, in which epochs run in compiled code."""
+    """Steps on windows of a file; each window is trained on in compiled code like a data set in memory."""
 
     def __init__(self, samples: StoredSamples, engine: Engine, size: int, n_jobs: int | None) -> None:
         self.samples, self.size, self.n_jobs = samples, size, n_jobs
         self.n = samples.count
-        # the page with fewer rows comes last, so that all windows but the last are alike
+        # the incomplete page is always last, so that all windows but the last have the same size
         self.counts = [int(sizes.sum()) for sizes in samples.windows(samples.sizes)]
         self._first_batch = np.concatenate([[0], np.cumsum([-(-count // size) for count in self.counts])])
         self.batches, self.engine = int(self._first_batch[-1]), engine
 
     def windows(self, order: Array) -> list[IntArray]:
-        """Return the pages of an epoch, window by window."""
+        """Return the shuffled pages of an epoch as a list of windows."""
         pages = self.samples.pages
         short = len(pages) - int(self.samples.sizes[-1] < LIMITS.page_rows)
         mixed = np.random.default_rng([int(order[0]), 0]).permutation(pages[:short])
@@ -220,18 +220,24 @@ class WindowSteps(PiecewiseSteps):
 
 
 def read_ahead(items: Iterable[Any], make: Callable[[Any], Any]) -> Generator[Any, None, None]:
-    """Yield `make(item)` for each item; a thread makes the next one meanwhile. Close it if it is left early."""
+    """Yield `make(item)` for each item, with one thread that computes the next result in advance.
+
+    Close the generator if it is not exhausted.
+    """
     with ThreadPoolExecutor(1, "meshnn reader") as pool:
         futures = (pool.submit(make, item) for item in items)
         pending = next(futures, None)
         while pending is not None:
             made = pending.result()
-            pending = next(futures, None)  # only now: what was yielded before is no longer in use
+            pending = next(futures, None)  # submitted only now, since the previous result is no longer in use
             yield made
 
 
 class RowStore(Dataset):
-    """The rows of a source, in a file; `classes` if targets are labels. `report` gets the number of rows read."""
+    """A data set in a temporary file, read from a source.
+
+    `classes` states that the targets are labels. `report` is called with the number of rows read so far.
+    """
 
     def __init__(
         self, source: Source, classes: bool, folder: Any = None, report: Callable[[int], None] | None = None
@@ -241,7 +247,7 @@ class RowStore(Dataset):
             for block in source.blocks():
                 rows = block._replace(y=_as_matrix(block.y, classes, codes))
                 if rows.X.shape[1] == 0:
-                    raise DataError(f"there is no feature in {source.name}")
+                    raise DataError(f"{source.name} has no feature")
                 if file is None:
                     file = RowFile(rows, folder, source.n_rows)
                     self.n_features, self.n_targets = rows.X.shape[1], rows.y.shape[1]
@@ -265,7 +271,7 @@ class RowStore(Dataset):
 
     @cached_property
     def label_sums(self) -> FloatArray:  # type: ignore[override]
-        """Sum of the weights of the rows per label; in one order for any blocks, as sums of fractions depend on it."""
+        """Total weight of the rows per label, summed in an order that does not depend on the blocks of the source."""
         found: FloatArray = np.sum([sums_per_label(rows, len(self.labels)) for rows in self._strides()], axis=0)
         return found
 
@@ -273,16 +279,16 @@ class RowStore(Dataset):
         return (self.file.read(self.pages[k : k + 2**8]) for k in range(0, len(self.pages), 2**8))
 
     def few(self, n: int) -> RowBlock:
-        """Load up to n rows, evenly spaced."""
+        """Load up to n evenly spaced rows."""
         return self.file.rows(evenly_spaced(n, self.n_rows))
 
     def hold_out(self, fraction: float, seed: int) -> tuple[RowStore, RowBlock]:
-        """Hold out random pages, one of at least four."""
+        """Hold out random pages, at least one; the store must have at least four."""
         pages, size = len(self.pages), LIMITS.page_rows
         if pages < 4:
             raise DataError(
-                f"early_stopping holds out pages of {size} rows, of at least {3 * size + 1}, but there are "
-                f"{self.n_rows}; read them into memory and fit from there"
+                f"early_stopping needs at least {3 * size + 1} rows, since whole pages of {size} rows are held out; "
+                f"got {self.n_rows} rows. Load them into memory and call fit with arrays"
             )
         count = min(max(1, round(fraction * pages)), pages - 1, LIMITS.holdout_rows // size)
         split = HoldoutSplit.random(pages, count, [seed, 2])
@@ -291,7 +297,7 @@ class RowStore(Dataset):
         return training, self.file.read(split.held)
 
     def prepared(self, preprocessing: RowTransform) -> StoredSamples:
-        """Return the rows as a net takes them."""
+        """Return the rows as preprocessed samples."""
         if self.file.weighted or preprocessing.class_weight is not None:
             total = check_total(sum(preprocessing.total_weight(rows) for rows in self._strides()))
         else:
@@ -299,26 +305,26 @@ class RowStore(Dataset):
         return StoredSamples(self.file, preprocessing, self.pages, total)
 
     def release(self) -> None:
-        """Free the disk."""
+        """Delete the file."""
         self.file.release()
 
 
 def _as_matrix(y: Array, classes: bool, codes: dict[Any, int]) -> Array:
-    """Return targets (n, m) as float64, labels as codes in the order in which they turn up."""
+    """Return targets (n, m) as float64; labels become codes in the order of their first occurrence."""
     y = y if y.ndim == 2 else y[:, None]
     if not classes:
         if y.dtype.kind not in "fiub":
-            raise DataError(f"y holds {y.dtype}, expected numbers; for labels take MeshClassifier")
+            raise DataError(f"y holds {y.dtype}, expected numbers; for labels use MeshClassifier")
         return y.astype(np.float64)
     if y.shape[1] > 1:
-        raise DataError("y has several columns; labels in columns are learned from memory only")
+        raise DataError("y has several columns; several label columns are supported only for data in memory")
     if codes and (y.dtype.kind in "US") != isinstance(next(iter(codes)), (str, bytes)):
-        raise DataError("y holds text in some blocks and numbers in others; make them alike")
+        raise DataError("y holds text in some blocks and numbers in others; use one type for all blocks")
     if y.dtype.kind == "f" and (some := y[y != np.floor(y)]).size:
-        raise DataError(f"y holds {some[0]:g}, which is no label; for amounts take MeshRegressor")
+        raise DataError(f"y holds {some[0]:g}, which is not a class label; for regression use MeshRegressor")
     found, begins, place = np.unique(y, return_index=True, return_inverse=True)
-    for label in found[np.argsort(begins)].tolist():  # whatever the blocks are
+    for label in found[np.argsort(begins)].tolist():  # independent of the division into blocks
         codes.setdefault(label, len(codes))
     if len(codes) > LIMITS.max_classes:
-        raise DataError(f"y holds more than {LIMITS.max_classes:,} different values; for amounts take MeshRegressor")
+        raise DataError(f"y holds more than {LIMITS.max_classes:,} distinct values; for regression use MeshRegressor")
     return np.array([codes[label] for label in found.tolist()], np.float64)[place.ravel()][:, None]

@@ -1,4 +1,4 @@
-"""Output during training: the progress, or every row of the history."""
+"""Output during training: the progress or every row of the history."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from meshnn.training.trainer import Trainer
 
 
 class TrainingReport:
-    """Shows rows on stderr: none with `verbose` 0, with 1 the progress and the last row, with 2 all of them."""
+    """Prints to stderr: nothing with `verbose=0`, progress and the last row with 1, all rows with 2."""
 
     def __init__(self, trainer: Trainer, verbose: int, show: ProgressDisplay) -> None:
         self.trainer, self.verbose, self.show = trainer, verbose, show
         self._done, self._last = 0, ""
 
     def __call__(self, row: HistoryRow) -> None:
-        """Show a row."""
+        """Print or display a row."""
         self._done, self._last = row.restart * self.trainer.epochs + row.epoch, _describe(row)
         if self.verbose > 1:
             print_row(row)
         self._show(self._done)
 
     def pulse(self, done: int) -> None:
-        """Show that this number of samples of an epoch are done, where they are not in memory."""
+        """Display progress within an epoch of samples that are not in memory."""
         self._show(self._done + done / max(self.trainer.samples.count, 1))
 
     def _show(self, done: float) -> None:
@@ -37,7 +37,7 @@ class TrainingReport:
 
 @contextmanager
 def reporter(verbose: int, trainer: Trainer) -> Iterator[TrainingReport]:
-    """Return a report for as long as a training runs."""
+    """Provide a report for the duration of a training run."""
     try:
         with progress("training", unit="epochs", quiet=verbose != 1) as show:
             yield TrainingReport(trainer, verbose, show)
@@ -47,7 +47,7 @@ def reporter(verbose: int, trainer: Trainer) -> Iterator[TrainingReport]:
 
 
 def print_row(row: HistoryRow, epochs: int | None = None) -> None:
-    """Print one line on stderr."""
+    """Print a row as one line to stderr."""
     epoch = f"{row.epoch:5d}" if epochs is None else f"{row.epoch} of {epochs}"
     start = f"start {row.restart + 1}, " if row.restart else ""
     print(f"{start}epoch {epoch}  {_describe(row)}  {row.seconds:.2f} s  {row.note}".rstrip(), file=sys.stderr)

@@ -1,6 +1,6 @@
-"""Samples as a net takes them, in memory, in a file or on workers: all that solvers know about data.
+"""Preprocessed samples in memory, in a file or on workers: the interface between data and solvers.
 
-`RowTransform` makes them from rows as they were given.
+`RowTransform` computes them from raw rows.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from meshnn.tables.sources import RowBlock
 class Epoch(NamedTuple):
     """Progress within an epoch that is trained in pieces."""
 
-    piece: int = 0  # pieces done
-    sums: tuple[float, float, float] = (0.0, 0.0, 0.0)  # loss, share of correct samples, last gradient norm
+    piece: int = 0  # number of pieces done
+    sums: tuple[float, float, float] = (0.0, 0.0, 0.0)  # loss, fraction of correct samples, last gradient norm
 
     def plus(self, record: Any, share: float) -> Epoch:
-        """Add a piece with this record, which has this share of the samples."""
+        """Return the progress after one more piece, which contains this share of the samples."""
         loss, correct, _ = self.sums
         sums = (loss + share * float(record[0]), correct + share * float(record[1]), float(record[2]))
         return Epoch(self.piece + 1, sums)
 
 
 class PiecewiseSteps(ABC):
-    """Steps on samples that are not in memory: what `Steps` is to those in memory."""
+    """Steps on samples that are not in memory; the counterpart of `Steps`."""
 
     engine: Engine
     batches: int  # per epoch
     n: int
 
     def rewire(self, engine: Engine) -> None:
-        """Continue with another graph of the same inputs and outputs."""
+        """Continue with another graph that has the same inputs and outputs."""
         self.engine = engine
 
     def order(self, rng: np.random.Generator, epochs: int) -> IntArray:
-        """Draw a seed per epoch, from which the order of its samples follows."""
+        """Draw one seed per epoch, which determines the order of its samples."""
         return rng.integers(2**62, size=(epochs, 1))
 
     def checked(self, order: Any) -> IntArray:
-        """Return the seed of an epoch; one from a file may be invalid."""
+        """Return the validated seed of an epoch from a file."""
         return np.array([whole_number("order", int(np.asarray(order).ravel()[0]), least=0, most=2**62)])
 
     @abstractmethod
@@ -60,29 +60,29 @@ class PiecewiseSteps(ABC):
         self, values: Array, optimizer: Optimizer, order: Array, rates: Array, begun: Epoch,
         report: Callable[[Epoch, int], None],
     ) -> Epoch:  # fmt: skip
-        """Take the steps of one epoch from `begun` on, in place; stop after a loss that is not finite.
+        """Take the steps of one epoch in place, starting at `begun`; stop if a loss is not finite.
 
-        `report` is called after every piece with the progress and the number of samples done.
+        `report` is called after every piece with the progress and the number of samples processed.
         """
 
 
 class Samples(ABC):
-    """Inputs, targets and weights, wherever they are."""
+    """Inputs, targets and weights of a data set."""
 
-    #: Whether they are in memory; if not, a row of the history is one epoch, and epochs are trained in pieces.
+    #: Whether the samples are in memory; if not, every history row is one epoch, and epochs are trained in pieces.
     in_memory: ClassVar[bool] = False
     loss: Loss
     total_weight: float  # sum of the sample weights; the number of samples if there are none
     count: int
-    timed: bool = False  # whether other ticks than the last have a loss
-    equal_weights: bool = False  # whether the number of correct samples is known to be whole
+    timed: bool = False  # whether the loss uses other ticks than the last
+    equal_weights: bool = False  # whether all samples have the same weight, so that accuracies are multiples of 1/n
 
     def columns(self, n_outputs: int) -> int:
-        """Return the mean number of columns of a square root of the curvature per sample."""
+        """Return the mean number of columns per sample of a square root of the curvature."""
         return self.loss.columns(n_outputs)
 
     def accuracy(self, correct: float) -> float:
-        """Return the share of correct samples from a sum with rounding errors."""
+        """Return the fraction of correct samples, given with rounding errors."""
         if not math.isfinite(correct):
             return correct
         return min(round(correct * self.count) / self.count if self.equal_weights else correct, 1.0)
@@ -93,7 +93,7 @@ class Samples(ABC):
 
     @abstractmethod
     def evaluate(self, mesh: Mesh, n_jobs: int | None) -> tuple[float, float]:
-        """Return the loss and the share of correct samples."""
+        """Return the loss and the fraction of correct samples."""
 
     def glance(self, mesh: Mesh, n_jobs: int | None) -> float:
         """Return the loss; of samples that are not in memory, estimate it from 16,384 evenly spaced ones."""
@@ -110,10 +110,10 @@ class Samples(ABC):
 
     @abstractmethod
     def take(self, rows: Any) -> InMemorySamples:
-        """Load some by their numbers, ascending; weights stay relative to those of all samples."""
+        """Load the samples with these ascending numbers; their weights stay relative to all samples."""
 
     def subset(self, rows: Any) -> InMemorySamples:
-        """Load some by their numbers, ascending, as a set of their own, whose shares add up to 1."""
+        """Load the samples with these ascending numbers as an independent data set: relative weights sum to 1."""
         found = self.take(rows)
         share = float(found.targets.share.sum(dtype=np.float64))
         return replace(found, targets=found.targets.of(slice(None), 1.0 / share))
@@ -133,11 +133,11 @@ class InMemorySamples(Samples):
 
     @property
     def inputs(self) -> Array:
-        """Inputs as a mesh takes them: `(n, n_inputs)` if they are held during all ticks."""
+        """Inputs for `Mesh` methods: `(n, n_inputs)` if they are constant over the ticks."""
         return self.X[0] if len(self.X) == 1 else self.X
 
     def columns(self, n_outputs: int) -> int:
-        """Return the mean number of columns of a square root of the curvature per sample, for all ticks with a loss."""
+        """Return the mean number of columns per sample of a square root of the curvature, over all loss ticks."""
         each = self.loss.columns(n_outputs)
         if self.targets.at is None:
             return each
@@ -154,7 +154,7 @@ class InMemorySamples(Samples):
         return Steps(mesh.engine("epochs", method, size), self.X, self.targets, size, n_jobs)
 
     def evaluate(self, mesh: Mesh, n_jobs: int | None) -> tuple[float, float]:
-        """Return the loss and the share of correct samples."""
+        """Return the loss and the fraction of correct samples."""
         return mesh.engine().evaluate(mesh.values, self.X, self.targets, n_jobs)
 
     def curvature(self, mesh: Mesh, method: str, live: IntArray, n_jobs: int | None) -> Curvature:
@@ -163,14 +163,14 @@ class InMemorySamples(Samples):
         return engine.curvature(mesh.values, self.X, self.targets, live, n_jobs)
 
     def take(self, rows: Any) -> InMemorySamples:
-        """Select some by their numbers."""
+        """Select samples by their numbers."""
         targets = self.targets.of(rows)
         weight = self.total_weight * float(targets.share.sum(dtype="float64"))
         return InMemorySamples(self.X[:, rows], targets, weight)
 
     @classmethod
     def join(cls, parts: Sequence[InMemorySamples], total_weight: float) -> InMemorySamples:
-        """Concatenate parts of a data set of this weight, whose outputs are read after the last tick."""
+        """Concatenate parts of a data set of this total weight; the loss must be at the last tick."""
         values = np.concatenate([part.targets.values for part in parts])
         share = np.concatenate([part.targets.share for part in parts])
         X, weight = np.concatenate([part.X for part in parts], axis=1), total_weight * float(share.sum(dtype="float64"))
@@ -179,7 +179,7 @@ class InMemorySamples(Samples):
 
 @dataclass(frozen=True)
 class RowTransform:
-    """Scaling of features and targets, numbers of classes and their weights; arrays and names only, to be sent."""
+    """Preprocessing of rows: scaling, class numbers and class weights. Cheap to send to workers."""
 
     loss_name: str
     dtype_name: str
@@ -187,21 +187,21 @@ class RowTransform:
     x_scale: FloatArray
     y_mean: FloatArray
     y_scale: FloatArray
-    class_index: IntArray | None = None  # by label code, the number of the class among all, sorted
-    class_weight: FloatArray | None = None  # by number of the class
+    class_index: IntArray | None = None  # by label code, the position in the sorted classes
+    class_weight: FloatArray | None = None  # by class number
 
     @property
     def loss(self) -> Loss:
-        """The loss that the targets are for."""
+        """The loss for which targets are prepared."""
         return loss_named(self.loss_name)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the net."""
+        """The data type of the network."""
         return np.dtype(self.dtype_name)
 
     def inputs(self, X: Array) -> Array:
-        """Scale features; float32 is scaled in float32 for a net of float32, unless a number could overflow."""
+        """Return scaled features; computed in float32 if features and network are float32 and no value can overflow."""
         moderate = (np.abs(self.x_mean) < 1e30).all() and ((self.x_scale > 1e-30) & (self.x_scale < 1e30)).all()
         kind = X.dtype if X.dtype == self.dtype and moderate else np.dtype(np.float64)
         mean, scale = (values.astype(kind) for values in (self.x_mean, 1.0 / self.x_scale))
@@ -210,7 +210,7 @@ class RowTransform:
         return found.astype(self.dtype, copy=False)
 
     def targets(self, y: Array) -> Array:
-        """Return targets (n, m) as the loss takes them."""
+        """Return targets (n, m) in the form that the loss expects."""
         if self.class_index is not None:
             return self.class_index[y[:, :1].astype(np.int64)].astype(self.dtype)
         if self.loss.logarithmic and (y < 0).any():
@@ -218,7 +218,7 @@ class RowTransform:
         return ((y - self.y_mean) / self.y_scale).astype(self.dtype)
 
     def weights(self, rows: RowBlock) -> FloatArray | None:
-        """Return the weights of the rows, those of classes included; None if all are 1."""
+        """Return the weights of the rows including class weights, or None if all are 1."""
         if self.class_weight is None or self.class_index is None:
             return None if rows.weight is None else np.asarray(rows.weight, np.float64)
         found = self.class_weight[self.class_index[rows.y[:, 0].astype(np.int64)]]
@@ -230,7 +230,7 @@ class RowTransform:
         return float(len(rows.X) if weights is None else weights.sum())
 
     def samples(self, rows: RowBlock, total_weight: float | None = None) -> InMemorySamples:
-        """Return samples in memory; `total_weight` is that of the data set of which they are a part."""
+        """Return samples in memory; `total_weight` is the weight of the whole data set, by default of these rows."""
         weights = self.weights(rows)
         if weights is None:
             weights = np.ones(len(rows.X))
@@ -240,7 +240,7 @@ class RowTransform:
 
 
 def check_total(weight: float) -> float:
-    """Refuse a data set of which nothing would be learned."""
+    """Return the total weight of a data set; raise an error if it is 0."""
     if weight <= 0:
-        raise DataError("all samples have the weight 0; give some of them a weight")
+        raise DataError("all samples have weight 0; give at least one a positive weight")
     return weight

@@ -1,16 +1,16 @@
-"""`search`: penalties and solvers tried on samples held out, the meaning of `l2="auto"`.
+"""`search`: selection of the penalty and the solver on hold-out samples, the meaning of `l2="auto"`.
 
-A net of some hundred edges learns a few hundred samples in milliseconds, so there is no need to estimate how well it
-would do on samples it has not seen: it is tried. First-order steps are taken with a few penalties, each from the same
-first weights (a net that a strong penalty has made linear stays so), and judged by the mean loss of samples held out:
-five folds of few samples, three of some more, a quarter of many, once. The first three penalties span the range; then
-it is narrowed down around the best, and a penalty that is clearly behind is not tried on all folds.
+A small network is trained in milliseconds, so penalties are compared by cross-validation. Each penalty gets a number of
+first-order steps from the same initial weights (weights are not reused, because a network that a strong penalty has
+made linear stays linear) and is scored by the mean loss of the hold-out samples: 5 folds up to 500 samples, 3 folds up
+to 1,500, and a single hold-out set of 25 % above. The first three penalties span the range; then the neighbours of the
+best one are tried. A penalty that is clearly worse is not tried on all folds.
 
-Levenberg-Marquardt with penalties from the evidence (`evidence.py`) finds better weights where there is little noise
-and overfits where there is much. Where it is affordable it is tried too, on the same samples.
+Levenberg-Marquardt with penalties from the evidence (`evidence.py`) finds better weights if there is little noise, and
+overfits if there is much. If it fits the budget, it is tried on the same samples.
 
-With more than 5,000 samples a part of them decides. A penalty must hold against the noise of the gradient, which falls
-with their number, so the penalty found is multiplied by the share of the samples it was found on.
+The search uses at most 5,000 samples. The noise of the gradient, which the penalty must balance, falls with the number
+of samples, so the penalty found is multiplied by the fraction of the samples that was used.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ from meshnn.training.solvers.first_order import FirstOrderRun
 if TYPE_CHECKING:
     from meshnn.training.settings import Settings
 
-#: Penalties that may be tried.
+#: Candidate penalties.
 GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 
 
 @dataclass
 class SearchLimits:
-    """Sizes of the search."""
+    """Tunable numbers of the search."""
 
     first: tuple[float, ...] = (0.1, 0.01, 1e-3)  # penalties that are tried first
-    rounds: int = 4  # of trying the neighbours of the best penalty
-    trials: int = 6  # the usual number
-    folds: tuple[tuple[int, int], ...] = ((5, 500), (3, 1_500))  # and up to how many samples
-    held_out: float = 0.25  # share that is held out once of more samples
-    rare: int = 20  # fewest samples of a class to hold out, else there are folds
-    distinct: int = 20  # fewest different samples among which copies are looked for
-    rows: int = 5_000  # samples that decide, at most
-    fewest: int = 8  # samples of which some are held out
-    steps: int = 1_500  # of a trial ...
-    work: float = 1.2e10  # ... fewer if the search would take more multiply-adds, some 2 s ...
-    least_steps: int = 300  # ... but at least these
-    strong: float = 0.3  # penalties from here on settle sooner ...
-    settled: float = 0.4  # ... after this share of the steps
-    behind: float = 1.2  # times the loss of the best is clearly behind
-    usual: float = 5.0  # prior: penalty times samples, within a power of ten
-    clearly: float = 0.5  # factor by which the evidence must lower the loss where first-order steps are the default ...
-    rather: float = 0.9  # ... and where they are the alternative, since steps with a penalty err less
-    # trials of lm: most iterations, those without a fall until it ends, and the relative fall that counts
-    short: tuple[int, int, float] = (75, 10, 1e-3)  # where lm is the default
-    long: tuple[int, int, float] = (200, 30, 1e-5)  # where it would have to be much better
-    look: int = 10  # iterations of lm between two evaluations of the held-out samples
-    many: int = 64  # samples from which on lm is tried on one fold only
+    rounds: int = 4  # maximum number of times that the neighbours of the best penalty are tried
+    trials: int = 6  # typical number of penalties tried, for the estimate of the work
+    folds: tuple[tuple[int, int], ...] = ((5, 500), (3, 1_500))  # number of folds, and the maximum number of samples
+    held_out: float = 0.25  # fraction held out if there are more samples
+    rare: int = 20  # minimum number of hold-out samples of the rarest class; folds are used below it
+    distinct: int = 20  # minimum number of distinct samples for the detection of copies
+    rows: int = 5_000  # maximum number of samples used by the search
+    fewest: int = 8  # minimum number of samples for holding any out
+    steps: int = 1_500  # steps per trial
+    work: float = 1.2e10  # budget of the search in multiply-adds, about 2 s; the steps are reduced to meet it
+    least_steps: int = 300  # minimum number of steps per trial
+    strong: float = 0.3  # penalties from this value on converge sooner
+    settled: float = 0.4  # fraction of the steps that strong penalties need
+    behind: float = 1.2  # a loss above this multiple of the best loss is clearly worse
+    usual: float = 5.0  # centre of the prior of penalty times samples; its standard deviation is a factor of 10
+    clearly: float = 0.5  # lm must reduce the loss by this factor if first-order steps are the default
+    rather: float = 0.9  # the same if first-order steps are the alternative; they overfit less
+    # trials of lm: maximum iterations, patience, and the relative decrease that counts as progress
+    short: tuple[int, int, float] = (75, 10, 1e-3)  # if lm is the default
+    long: tuple[int, int, float] = (200, 30, 1e-5)  # if it has to be much better
+    check_every: int = 10  # iterations of lm between two evaluations of the hold-out samples
+    many: int = 64  # number of training samples above which lm is tried on one fold only
 
 
 LIMITS = SearchLimits()
@@ -70,7 +70,7 @@ LIMITS = SearchLimits()
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The solver and penalty to use, and a message about what was tried."""
+    """The selected solver and penalty, and a message about the trials."""
 
     solver: Solver
     l2: float | str
@@ -80,18 +80,18 @@ class SearchResult:
 def search(
     mesh: Mesh, samples: Samples, settings: Settings, choice: Choice, seed: int, validation: Samples | None = None
 ) -> SearchResult | None:
-    """Find the penalty, and the better of a solver and its alternative; the mesh keeps its weights.
+    """Select the penalty and the better of a solver and its alternative; the weights of the mesh are restored.
 
-    With too few samples to hold any out it is the usual penalty, and None for a solver that finds its own.
+    With too few samples for a hold-out set, return the default penalty, or None for a solver that estimates its own.
     """
     before = mesh.values.copy()
-    near = _in_memory(samples, seed)
-    folds = _folds(near, seed) if validation is None else [(_some(near, seed), validation)]
+    loaded = _loaded(samples, seed)
+    folds = _folds(loaded, seed) if validation is None else [(_subset(loaded, seed), validation)]
     if not folds:
         if not isinstance(choice.solver, FirstOrder):
             return None
         l2 = LIMITS.usual / max(samples.count, 1)
-        return SearchResult(choice.solver, l2, f"l2 {l2:.2g}, as usual: there are too few samples to hold any out")
+        return SearchResult(choice.solver, l2, f"l2 {l2:.2g} (default, too few samples for a hold-out set)")
     decisive = folds[0][0].count + (folds[0][1].count if validation is None else 0)
     try:
         return _Search(mesh, settings, folds, decisive, decisive / samples.count, seed).run(choice)
@@ -99,8 +99,8 @@ def search(
         mesh.values[:] = before
 
 
-def _in_memory(samples: Samples, seed: int) -> InMemorySamples:
-    """All samples, or of those that are not in memory as many as are to decide."""
+def _loaded(samples: Samples, seed: int) -> InMemorySamples:
+    """Return the samples, or a random subset in memory if they are not in memory."""
     if isinstance(samples, InMemorySamples):
         return samples
     rng, count = np.random.default_rng([seed, 4]), min(samples.count, LIMITS.rows)
@@ -108,30 +108,30 @@ def _in_memory(samples: Samples, seed: int) -> InMemorySamples:
 
 
 def _folds(samples: InMemorySamples, seed: int) -> list[tuple[InMemorySamples, Samples]]:
-    """Pairs of samples to learn from and samples held out; classes are stratified, and copies stay together."""
+    """Return pairs of training and hold-out samples; classes are stratified, and copies stay together."""
     rng = np.random.default_rng([seed, 1])
     rows = rng.permutation(samples.count)[: LIMITS.rows]
     if len(rows) < LIMITS.fewest:
         return []
     count = next((folds for folds, most in LIMITS.folds if len(rows) <= most), 0)
     loss, values = samples.targets.loss, samples.targets.values
-    if loss.classifies and not loss.several and values.ndim == 2:  # else a sample has a label for every tick
+    if loss.classifies and not loss.several and values.ndim == 2:  # one label per sample
         labels = values[rows, 0]
         if LIMITS.held_out * np.unique(labels, return_counts=True)[1].min() < LIMITS.rare:
-            count = max(count, LIMITS.folds[-1][0])  # a few samples of a class decide nothing
+            count = max(count, LIMITS.folds[-1][0])  # too few hold-out samples of the rarest class
         rows = rows[np.argsort(labels, kind="stable")]
     group = _copies(samples.X[:, rows])
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
-    deal = (np.argsort(np.argsort(first)) % (count or round(1 / LIMITS.held_out)))[place]
-    found = [(np.sort(rows[deal != k]), np.sort(rows[deal == k])) for k in range(count or 1)]
+    fold_of = (np.argsort(np.argsort(first)) % (count or round(1 / LIMITS.held_out)))[place]
+    found = [(np.sort(rows[fold_of != k]), np.sort(rows[fold_of == k])) for k in range(count or 1)]
     return [(samples.subset(a), samples.subset(b)) for a, b in found]
 
 
 def _copies(X: Array) -> Array:
-    """The group of each sample: copies of one sample share a group, or a net would know what is held out.
+    """Return the group of each sample: copies share a group, since a copy in the training set would leak.
 
-    Where there are few different samples, or inputs have few values, samples may be alike without being copies: then
-    each has a group of its own.
+    If there are few distinct samples, or inputs have few distinct values, equal samples need not be copies; then each
+    sample is a group.
     """
     flat = np.ascontiguousarray(X.transpose(1, 0, 2).reshape(X.shape[1], -1))
     _, group = np.unique(flat.view(f"V{flat.itemsize * flat.shape[1]}").ravel(), return_inverse=True)
@@ -143,8 +143,8 @@ def _copies(X: Array) -> Array:
     return np.asarray(group)
 
 
-def _some(samples: InMemorySamples, seed: int) -> InMemorySamples:
-    """As many samples as are to decide."""
+def _subset(samples: InMemorySamples, seed: int) -> InMemorySamples:
+    """Return the samples, or a random subset if there are more than the search uses."""
     rows = np.random.default_rng([seed, 1]).permutation(samples.count)[: LIMITS.rows]
     return samples if len(rows) == samples.count else samples.subset(np.sort(rows))
 
@@ -167,14 +167,14 @@ class _Search:
         self.until = None if settings.max_seconds is None else time.perf_counter() + 0.5 * settings.max_seconds
 
     def run(self, choice: Choice) -> SearchResult:
-        """Try penalties with a first-order solver, then the second-order one, if there is one."""
+        """Try penalties with a first-order solver, then the second-order solver if there is one."""
         default, alternative = choice.solver, choice.alternative
         given = [solver for solver in (default, alternative) if solver is not None]
         steps = next((solver for solver in given if isinstance(solver, FirstOrder)), None) or Adam()
         second = next((solver for solver in given if not isinstance(solver, FirstOrder)), None)
         best = self._penalty(steps)
-        l2, message = best * self.share, f"l2 {best * self.share:.2g} (held-out loss {self._losses_around(best)})"
-        if second is None or (self._late() and default is steps):
+        l2, message = best * self.share, f"l2 {best * self.share:.2g} (held-out loss {self._losses_text(best)})"
+        if second is None or (self._out_of_time() and default is steps):
             return SearchResult(steps, l2, message)
         folds = len(self.folds) if self.folds[0][0].count <= LIMITS.many else 1
         beat = float(np.mean(self.tried[best][:folds]))
@@ -186,11 +186,11 @@ class _Search:
         return SearchResult(second if default is second and alternative is None else steps, l2, message)
 
     def _penalty(self, solver: FirstOrder) -> float:
-        """The penalty of the grid with the lowest loss of held-out samples."""
+        """Return the best penalty of the grid."""
         for l2 in LIMITS.first:
             self._try(solver, l2)
         for _ in range(LIMITS.rounds):
-            if self._late():
+            if self._out_of_time():
                 break
             k, known = GRID.index(self._best()), len(self.tried)
             for l2 in GRID[max(k - 1, 0) : k + 2]:
@@ -199,28 +199,28 @@ class _Search:
                 break
         return self._best()
 
-    def _losses_around(self, l2: float) -> str:
-        """Losses of the penalties around the best, in words."""
+    def _losses_text(self, l2: float) -> str:
+        """Return a text with the hold-out losses of the best penalty and its neighbours."""
         k = GRID.index(l2)
         shown = [other for other in GRID[max(k - 1, 0) : k + 2] if other in self.tried]
         return ", ".join(f"{other * self.share:.2g}: {np.mean(self.tried[other]):.3g}" for other in shown)
 
     def _best(self) -> float:
-        """The likeliest penalty, given the losses and the prior; the strongest of several."""
+        """Return the most probable penalty given losses and prior, or the strongest if all trials diverged."""
         means = {l2: float(np.mean(losses)) for l2, losses in self.tried.items() if len(losses) == len(self.folds)}
         if not math.isfinite(min(means.values())):
             return max(means)
-        # a loss that is no likelihood is measured in units of its noise
+        # a loss that is not a log-likelihood is scaled by its noise
         unit = (1.0 if self.likelihood else 2.0 * min(means.values())) / self.count
         return min(means, key=lambda l2: means[l2] + 0.5 * unit * math.log10(l2 * self.count / LIMITS.usual) ** 2)
 
-    def _late(self) -> bool:
-        """Whether half of `max_seconds` is used up."""
+    def _out_of_time(self) -> bool:
+        """Return whether half of `max_seconds` is used up."""
         return self.until is not None and time.perf_counter() > self.until
 
     def _try(self, solver: FirstOrder, l2: float) -> None:
-        """Try a penalty on all folds, or on as many as show that it is clearly behind."""
-        if l2 in self.tried or (self.tried and self._late()):
+        """Try a penalty on all folds, or until it is clearly worse than the best."""
+        if l2 in self.tried or (self.tried and self._out_of_time()):
             return
         losses: list[float] = []
         best = self.tried[self._best()] if self.tried else None
@@ -231,14 +231,14 @@ class _Search:
         self.tried[l2] = losses
 
     def _trial(self, solver: FirstOrder, l2: float, fold: int) -> float:
-        """The loss of held-out samples after steps with a penalty; infinite if they diverge."""
+        """Return the hold-out loss after training with a penalty; infinite if training diverges."""
         learned, held_out = self.folds[fold]
         self.mesh.values[:] = self.first
         rng = np.random.default_rng([self.seed, 2, fold])
         try:
             epochs = self.epochs if l2 < LIMITS.strong else max(1, round(LIMITS.settled * self.epochs))
             run = FirstOrderRun(solver, self.mesh, learned, replace(self.settings, l2=l2, max_epochs=epochs), rng)
-            run.every = run.most  # no rows are needed
+            run.every = run.most  # as few rows as possible
             while run.epoch < run.epochs:
                 run.advance(run.epochs - run.epoch)
         except MeshError:
@@ -246,15 +246,16 @@ class _Search:
         return self._loss(held_out)
 
     def _evidence(self, solver: Solver, folds: int, beat: float, most: tuple[int, int, float]) -> float:
-        """The loss of held-out samples of a solver that finds penalties itself; above `beat` if it is hopeless."""
+        """Return the mean hold-out loss of a solver that estimates penalties; stop early if it is far above `beat`."""
         total = 0.0
         for k in range(folds):
-            total += self._alone(solver, k, beat, most)
+            total += self._evidence_trial(solver, k, beat, most)
             if total > LIMITS.behind * beat * folds:  # losses are never negative
                 break
         return total / folds
 
-    def _alone(self, solver: Solver, fold: int, beat: float, most: tuple[int, int, float]) -> float:
+    def _evidence_trial(self, solver: Solver, fold: int, beat: float, most: tuple[int, int, float]) -> float:
+        """Return the hold-out loss of one fold; stop early if it is far above `beat` and rising."""
         learned, held_out = self.folds[fold]
         iterations, patience, least = most
         self.mesh.values[:] = self.first
@@ -264,9 +265,9 @@ class _Search:
         while run.epoch < run.epochs:
             progress = run.advance(1)
             idle = 0 if progress.fell is None or progress.fell > least * progress.loss else idle + 1
-            if progress.finished or idle >= patience or self._late():
+            if progress.finished or idle >= patience or self._out_of_time():
                 break
-            if run.epoch % LIMITS.look == 0:
+            if run.epoch % LIMITS.check_every == 0:
                 now = self._loss(held_out)
                 if now > LIMITS.behind * beat and now >= before:
                     return now

@@ -1,4 +1,4 @@
-"""How outputs follow inputs: the exact derivative, and the importance of features that follows from it."""
+"""Sensitivity of outputs to inputs: the exact Jacobian, and the feature importances derived from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from meshnn.training.samples import InMemorySamples, Samples
 
 
 def input_jacobian(mesh: Mesh, X: ArrayLike) -> Array:
-    """Derivative of every output by every input, `(batch, n_outputs, n_inputs)`, of inputs held during all ticks.
+    """Return the derivative of every output with respect to every input, for inputs that are constant over the ticks.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    X : array_like (batch, n_inputs)
+
+    Returns
+    -------
+    ndarray (batch, n_outputs, n_inputs)
 
     Examples
     --------
@@ -25,7 +34,7 @@ def input_jacobian(mesh: Mesh, X: ArrayLike) -> Array:
     """
     rows = np.require(X, mesh.dtype, ["C_CONTIGUOUS", "ALIGNED"])
     if rows.ndim != 2:
-        raise DataError(f"input_jacobian takes inputs of shape (batch, n_inputs), got {rows.shape}")
+        raise DataError(f"input_jacobian expects inputs of shape (batch, n_inputs), got {rows.shape}")
     layer, n_outputs, address = Layer(mesh._engines, mesh.ticks), mesh.topology.n_outputs, mesh.values.ctypes.data
     found = np.empty((n_outputs, *rows.shape), mesh.dtype)
     for k, slopes in enumerate(found):
@@ -36,11 +45,12 @@ def input_jacobian(mesh: Mesh, X: ArrayLike) -> Array:
 
 
 def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None, most: int = 1000) -> FloatArray | None:
-    """Return the share of each input in what moves the outputs: mean |d output / d input| times its spread.
+    """Return the importance of each input: mean |d output / d input| times its standard deviation, normalised to sum 1.
 
-    Over all outputs and up to `most` of the samples, evenly spaced, fewer of large nets; None for sequences, for nets
-    of millions of edges and where it overflows. What all outputs of a classifier have in common changes no probability
-    and is left out. With `axes` (n_features, n_inputs) it is that of features of spread 1, of which inputs are sums.
+    The mean is over all outputs and up to `most` evenly spaced samples, fewer for large networks. None is returned for
+    sequences, for networks with millions of edges and if a value overflows. For classifiers the mean slope over the
+    outputs is subtracted, since it changes no probability. With `axes` (n_features, n_inputs) the result is per feature
+    of standard deviation 1, where the inputs are linear combinations of the features.
     """
     if not isinstance(samples, InMemorySamples):
         count = min(samples.count, 10_000)
@@ -49,7 +59,7 @@ def importances(mesh: Mesh, samples: Samples, axes: FloatArray | None = None, mo
     size = t.n_edges * t.n_outputs
     if len(samples.X) > 1 or size > 20_000_000:
         return None
-    rows = min(most, n, max(32, int(5e7 // (size * mesh.ticks))))  # some 0.1 s of multiply-adds
+    rows = min(most, n, max(32, int(5e7 // (size * mesh.ticks))))  # about 0.1 s of multiply-adds
     chosen = np.arange(rows) * n // rows
     slopes = input_jacobian(mesh, samples.X[0][chosen]).astype(np.float64)
     if samples.targets.loss.classifies:

@@ -1,4 +1,4 @@
-"""`Settings`: how to train, checked once and frozen; `EarlyStopping`: when to stop on held-out samples."""
+"""`Settings`: validated, immutable training options; `EarlyStopping`: options of the hold-out set."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from meshnn.training.state import FromZero, Interval, Options, Positive, Positiv
 
 @dataclass
 class EarlyStopping(Options):
-    """Hold samples out, keep the weights that do best on them, and stop when these do no better.
+    """Keep the weights that are best on a hold-out set, and stop when they no longer improve.
 
     Parameters
     ----------
     validation_fraction : float or None
-        Share of the samples that is held out. None: nothing is held out, and the training loss decides, unless
-        samples are passed to `fit` as `X_val, y_val`.
+        Fraction of the samples that is held out, default 0.1. With None no samples are held out; training then uses
+        `X_val, y_val` passed to `fit`, or else the training loss.
     patience : int
-        Epochs without improvement after which training stops.
+        Number of epochs without improvement after which training stops, default 20. Increase it for noisy losses.
     scoring : str or callable, optional
-        A score as in scikit-learn that judges the held-out samples instead of the loss.
+        A scikit-learn scorer that replaces the loss on the hold-out set.
 
     Examples
     --------
@@ -42,34 +42,36 @@ class EarlyStopping(Options):
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train. Every value is checked when it is made.
+    """Options of a training run; all values are validated on construction.
 
     Parameters
     ----------
     solver : "auto", "adam", "sgd", "lm", a Solver or a list of Solvers
-        `Adam(...)`, `SGD(...)` and `LM()` hold the options of solvers; a name stands for the default options. Of
-        several, as in "auto", the first that suits is taken.
+        `Adam(...)`, `SGD(...)` and `LM()` hold the options of a solver; a name selects its default options. From a
+        list, and with "auto" (default), the first suitable solver is used.
     batch_size : "auto", int or None
-        None is the whole set. "auto" is 32 up to 2,500 samples, 64 up to 50,000, else 256. `lm` always takes the
-        whole set.
+        Samples per batch. "auto" (default) is 32 up to 2,500 samples, 64 up to 50,000, else 256; None is the whole
+        data set. `lm` always uses the whole data set.
     max_epochs : int or "auto"
-        Passes over the samples; iterations of `lm`. "auto" is 300 iterations, or as many epochs as make 4,000 steps;
-        15 for large sets, fewer where that would be more than 20,000 steps.
-    l1, l2 : float, float or "auto"
-        The mean loss grows by `l1 * sum |w| + l2 / 2 * sum w^2`, bias edges left out. `lm` knows no l1. With
-        l2="auto" penalties are tried on samples held out (see `search.py`); `lm` also takes what the evidence of the
-        samples says, where that does better. "evidence" is that alone.
+        Maximum number of passes over the samples, or of iterations of `lm`. "auto" (default) is 300 iterations, or the
+        number of epochs that gives 4,000 steps but at least 15 epochs; fewer if those exceed 20,000 steps.
+    l1, l2 : float, float or "auto" or "evidence"
+        Regularisation strengths: `l1 * sum |w| + l2 / 2 * sum w^2` is added to the mean loss, without bias edges.
+        Defaults 0.0 and "auto". `lm` does not support l1. With l2="auto" several strengths are compared on hold-out
+        samples (see `search.py`), for `lm` also those estimated by the evidence. "evidence" (`lm` only) uses the
+        estimate without the comparison.
     gradient : "auto", "forward", "factored", "influence" or "adjoint"
+        Method of gradient computation, default "auto". All methods are exact and differ in time and memory.
     patience, tol : int, float
-        Stop when the loss (of the held-out samples if there are any) has not fallen by `tol` within `patience`
-        epochs; tol=0 never stops. A rate that follows a schedule is brought down first, over a fifth of the epochs
-        so far (at least 5).
+        Stop when the loss (of the hold-out set if there is one) has not fallen by `tol` within `patience` epochs.
+        Defaults 20 and 1e-4; tol=0 disables stopping. A learning rate with a schedule is first reduced to 0 over a
+        fifth of the epochs so far, at least over 5.
     n_restarts : int
-        Starts from other random weights; the one with the lowest loss is kept.
+        Number of starts from different random weights, default 1; the start with the lowest loss is kept.
     n_jobs : int, optional
-        By default as many as pay; -1 is all cores, -2 all but one.
+        Number of threads. By default as many as speed up the computation; -1 is all cores, -2 all but one.
     max_seconds : float, optional
-        Stop after the row in which these seconds of training are used up, all restarts together.
+        Stop after the row at which the training time of all restarts reaches this limit. No limit by default.
     """
 
     solver: Any = "auto"
@@ -89,32 +91,32 @@ class Settings:
         self.__dict__.update(check_fields(self), n_jobs=threads)
         known("gradient", self.gradient, ("auto", "forward", *METHODS))
         if self.l2 == "evidence" and self.asked != "lm":
-            raise MeshError(f'l2="evidence" is for solver="lm", got solver={self.asked!r}; use l2="auto"')
+            raise MeshError(f'l2="evidence" requires solver="lm", got solver={self.asked!r}; use l2="auto"')
         if self.l1 > 0 and not any(solver.minimises_l1 for solver in self.candidates):
             able = " or ".join(f'"{kind.name}"' for kind in SOLVERS if kind.minimises_l1)
             raise MeshError(f'solver="{self.asked}" cannot minimise l1; use solver={able}, or l2 instead')
 
     @cached_property
     def candidates(self) -> tuple[Solver, ...]:
-        """The solvers from which one is chosen."""
+        """The candidate solvers."""
         return candidates(self.solver)
 
     @property
     def asked(self) -> str:
-        """The name of the solver asked for; "auto" if there are several."""
+        """The name of the requested solver, "auto" if there are several."""
         return self.candidates[0].name if len(self.candidates) == 1 else "auto"
 
     def batch_of(self, n_samples: int) -> int:
-        """Samples in a batch."""
+        """Return the number of samples per batch."""
         if self.batch_size is None:
             return n_samples
         if isinstance(self.batch_size, str):
-            # small ones find better weights, large ones are faster
+            # small batches find better weights, large batches are faster
             return min(32 if n_samples <= 2_500 else 64 if n_samples <= 50_000 else 256, n_samples)
         return min(self.batch_size, n_samples)
 
     def epochs_of(self, n_samples: int, by_steps: bool) -> int:
-        """Epochs of a solver that takes several steps each, or iterations of one that does not."""
+        """Return the maximum number of epochs, or of iterations for a solver that takes one step per pass."""
         if not isinstance(self.max_epochs, str):
             return self.max_epochs
         if not by_steps:
@@ -124,5 +126,5 @@ class Settings:
 
     @property
     def fixed_l2(self) -> float:
-        """The l2 of solvers that cannot find it themselves, nor can samples be held out to find it."""
+        """The l2 of runs that can neither estimate nor search it."""
         return 1e-4 if isinstance(self.l2, str) else self.l2

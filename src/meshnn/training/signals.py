@@ -1,4 +1,4 @@
-"""Ctrl-C, and SIGTERM, by which schedulers end a run: as Ctrl-C, so that a checkpoint can be saved."""
+"""Handling of Ctrl-C and of SIGTERM, which schedulers send; both interrupt a fit so that a checkpoint can be saved."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 @contextmanager
-def sigterm_interrupts(came: list[int], wanted: bool = True) -> Iterator[None]:
-    """Let SIGTERM be a KeyboardInterrupt, and note in the list that it came.
+def sigterm_interrupts(received: list[int], wanted: bool = True) -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM and append the signal number to `received`.
 
-    Only where it would end the process at once: another's handler stays, and threads cannot set one.
+    This is done only in the main thread and only if SIGTERM has its default handler.
     """
     free = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not wanted or not free:
@@ -21,7 +21,7 @@ def sigterm_interrupts(came: list[int], wanted: bool = True) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: Any) -> None:
-        came.append(number)
+        received.append(number)
         raise KeyboardInterrupt
 
     interrupt.raises = True  # type: ignore[attr-defined]
@@ -34,23 +34,23 @@ def sigterm_interrupts(came: list[int], wanted: bool = True) -> Iterator[None]:
 
 @contextmanager
 def heard_interrupts() -> Iterator[Callable[[], None]]:
-    """A function that raises KeyboardInterrupt if one came and was lost.
+    """Provide a function that raises KeyboardInterrupt if an interrupt was received but its exception was lost.
 
-    Python raises it wherever the main thread is. In a finaliser, or in what is called when something that is referred
-    to weakly goes (a thread has that), exceptions are ignored, and a run of many short epochs would go on for ever.
-    Only handlers that raise are replaced: any other handler was set for another purpose.
+    Python ignores exceptions in finalisers and in callbacks of weak references (threads have one), so that an interrupt
+    there would not end a run of many short epochs. Only handlers that raise are replaced; any other handler was set for
+    another purpose.
     """
-    came: list[int] = []
+    received: list[int] = []
     replaced: dict[int, Any] = {}
 
-    def note(number: int, frame: Any) -> None:
-        came.append(number)
+    def record(number: int, frame: Any) -> None:
+        received.append(number)
         replaced[number](number, frame)
 
-    note.raises = True  # type: ignore[attr-defined]
+    record.raises = True  # type: ignore[attr-defined]
 
     def check() -> None:
-        if came:
+        if received:
             raise KeyboardInterrupt
 
     if threading.current_thread() is threading.main_thread():
@@ -58,9 +58,9 @@ def heard_interrupts() -> Iterator[Callable[[], None]]:
             handler = signal.getsignal(number)
             if handler is signal.default_int_handler or getattr(handler, "raises", False):
                 replaced[number] = handler
-                signal.signal(number, note)
+                signal.signal(number, record)
     try:
         yield check
     finally:
-        for heard, handler in replaced.items():
-            signal.signal(heard, handler)
+        for number, handler in replaced.items():
+            signal.signal(number, handler)

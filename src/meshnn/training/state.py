@@ -1,6 +1,6 @@
-"""Checked dataclasses: the options of solvers and policies, and the states that a checkpoint holds.
+"""Validated dataclasses: the options of solvers and policies, and the states stored in a checkpoint.
 
-The fields of a dataclass say what they may be, by their type and an `Annotated` rule:
+Each field declares its valid values by its type and an `Annotated` rule:
 
     @dataclass
     class Moments:
@@ -9,8 +9,9 @@ The fields of a dataclass say what they may be, by their type and an `Annotated`
         landing: tuple[Count, Count]
         inside: Epoch | None              # another such dataclass
 
-`to_tree` makes a tree that a file can hold, `from_tree` reads one that may come from anywhere, `check_fields` looks at
-what a user has passed. A value that does not fit raises a MeshError with the name of the field and the value.
+`to_tree` converts a dataclass to plain values for a file, `from_tree` reads and validates an untrusted tree, and
+`check_fields` validates options passed by a user. An invalid value raises a MeshError with the name of the field and
+the value.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from meshnn.errors import MeshError
 
 @dataclass(frozen=True)
 class Interval:
-    """A rule: numbers from `low` to `high`; `ends` has the brackets of its ends. NaN only if it is allowed."""
+    """A rule: numbers from `low` to `high`. `ends` holds the brackets of the interval; `nan` allows NaN."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -41,7 +42,7 @@ class Interval:
     nan: bool = False
 
     def has(self, value: Any) -> bool:
-        """Whether a number is inside."""
+        """Return whether a number is inside."""
         if value != value:
             return self.nan
         above = value >= self.low if self.ends[0] == "[" else value > self.low
@@ -53,7 +54,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Vector:
-    """A rule: floats, as many as `sizes[size]` says when a state is read, in the precision `sizes[dtype]`."""
+    """A rule: a float vector; `from_tree` looks up its length as `sizes[size]` and its data type as `sizes[dtype]`."""
 
     size: str
     dtype: str = "dtype"
@@ -87,15 +88,15 @@ def _resolved(kind: Any) -> dict[str, Any]:
 
 @cache
 def _field_names(kind: type) -> tuple[str, ...]:
-    """Return the fields of a dataclass; nothing for other types."""
+    """Return the field names of a dataclass, empty for other types."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 def to_tree(state: Any) -> Any:
-    """Return a dataclass as plain values and arrays. Arrays are not copied."""
+    """Return a dataclass as plain values and arrays; arrays are not copied."""
     kind: Any = type(state)
     if names := _field_names(kind):
-        plain = (int, float, str, type(None), np.ndarray)  # as they are, without a call
+        plain = (int, float, str, type(None), np.ndarray)  # not converted; this saves calls
         found = {name: getattr(state, name) for name in names}
         return {name: value if type(value) in plain else to_tree(value) for name, value in found.items()}
     if isinstance(state, (list, tuple)):
@@ -104,23 +105,23 @@ def to_tree(state: Any) -> Any:
 
 
 def from_tree(kind: type[S], tree: Any, sizes: Mapping[str, Any], name: str = "") -> S:
-    """Return a dataclass from a tree that may come from anywhere; `sizes` has what rules refer to by name."""
+    """Return a dataclass from an untrusted tree; `sizes` holds the values to which rules refer by name."""
     if not isinstance(tree, dict):
         raise _refusal(name or kind.__name__, tree, "a dictionary")
     hints, inside = _hints(kind), f"{name}." if name else ""
     if hints.keys() != tree.keys():
         others = ", ".join(sorted(map(str, hints.keys() ^ tree.keys())))[:200]
-        raise MeshError(f"{name or kind.__name__} must have the entries {', '.join(hints)}; {others} differ")
+        raise MeshError(f"{name or kind.__name__} must have the entries {', '.join(hints)}; missing or unknown: {others}")
     return kind(**{key: _checked(f"{inside}{key}", tree[key], hint, sizes) for key, hint in hints.items()})
 
 
 def check_fields(options: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as plain numbers and names, if all of them fit."""
+    """Return the fields of a dataclass as plain values after validating them."""
     return {name: _checked(name, getattr(options, name), hint, {}) for name, hint in _hints(type(options)).items()}
 
 
 class Options:
-    """A base for dataclasses of options: checked when made; `get_params` and `set_params` as in scikit-learn."""
+    """Base class of option dataclasses: validated on construction, with scikit-learn's `get_params` and `set_params`."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -130,20 +131,20 @@ class Options:
         return {name: getattr(self, name) for name in _hints(type(self))}
 
     def set_params(self, **params: Any) -> Self:
-        """Change some options."""
+        """Change options by name, validate them and return self."""
         for name, value in params.items():
             setattr(self, known(f"option of {type(self).__name__}", name, self.get_params()), value)
         self.__post_init__()
         return self
 
 
-def _refusal(name: str, value: Any, what: str) -> MeshError:
+def _refusal(name: str, value: Any, expected: str) -> MeshError:
     shown = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else shorten(value)
-    return MeshError(f"{name} must be {what}, got {shown}")
+    return MeshError(f"{name} must be {expected}, got {shown}")
 
 
 def _checked(name: str, value: Any, hint: Any, sizes: Mapping[str, Any]) -> Any:
-    """Return the value, if it fits: numbers as Python's own, arrays in the precision wanted, as copies."""
+    """Return the validated value: numbers as Python numbers, arrays as copies in the required precision."""
     origin, args = get_origin(hint), get_args(hint)
     if hint is Any or (value is None and NoneType in args):
         return value
@@ -168,7 +169,7 @@ def _checked(name: str, value: Any, hint: Any, sizes: Mapping[str, Any]) -> Any:
         return _number(name, value, base, rule)
     kinds = (bool, np.bool_) if base is bool else get_origin(base) or base
     if not isinstance(value, kinds):
-        raise _refusal(name, value, {bool: "True or False", str: "a text"}.get(base, "a dictionary"))
+        raise _refusal(name, value, {bool: "True or False", str: "a string"}.get(base, "a dictionary"))
     return bool(value) if base is bool else value
 
 

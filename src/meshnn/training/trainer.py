@@ -1,7 +1,7 @@
-"""`Trainer`: a generator of history rows over restarts, validation, plateaus and best weights.
+"""`Trainer`: training with restarts, validation, stopping rules and best weights, as a generator of history rows.
 
-Its state can be taken at any moment, even after an interrupt in the middle of a row: it is that after the last whole
-row, and a trainer made alike goes on from it bit by bit.
+Its state is available at any time, also after an interrupt in the middle of a row: it is the state after the last
+complete row. A trainer with the same arguments resumes from it and produces the same bits.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ Values = Annotated[Array, Vector("values")]
 
 @dataclass
 class Start:
-    """The best weights of one start, and its plateau."""
+    """The best weights of one start, and the data of the stopping rule."""
 
     best: Parameters
     value: Real = math.inf  # loss, or negative score, of the best weights
-    epoch: Count = 0  # in which the plateau was last left
-    plateau: Real = math.inf
-    fallen: Real = 0.0  # sum of what was gained under each penalty there was
+    epoch: Count = 0  # of the last improvement by more than `tol`
+    plateau: Real = math.inf  # value at that epoch
+    fallen: Real = 0.0  # minus the sum of the decreases of the objective, whose penalty may have changed
 
 
 @dataclass
-class Kept:
-    """The best start that has ended."""
+class StartResult:
+    """The result of the best start."""
 
     parameters: Parameters
     value: Real
@@ -55,8 +55,8 @@ class Kept:
 
 
 @dataclass
-class Found:
-    """The solver and the penalty that the search has chosen."""
+class SearchOutcome:
+    """The solver and the penalty that the search has selected."""
 
     solver: str
     l2: Any
@@ -65,7 +65,7 @@ class Found:
 
 @dataclass
 class TrainerState:
-    """Where training stands between two rows."""
+    """The state of training between two rows."""
 
     graph: str
     start: Start
@@ -76,13 +76,13 @@ class TrainerState:
     restart: Count = 0
     finished: bool = False
     ended: bool = False  # whether the next row belongs to the next start
-    ran_out: bool = False  # whether only the number of epochs has ended it
+    ran_out: bool = False  # whether the last start ended only because of the maximum number of epochs
     seconds: Real = 0.0
-    last: Values | None = None  # of a finished run; `weights` are the best ones then
-    kept: Kept | None = None
+    last: Values | None = None  # final weights of a finished run, whose `weights` are the best ones
+    kept: StartResult | None = None
     structure: dict[str, Any] | None = None
-    message: str = ""  # of the search, until there is a row to note it in
-    found: Found | None = None  # None as long as the search has not run
+    message: str = ""  # of the search, until the next row notes it
+    found: SearchOutcome | None = None  # None until the search has run
 
 
 class Trainer:
@@ -91,22 +91,25 @@ class Trainer:
     Parameters
     ----------
     mesh : Mesh
-        The first start takes the weights it has; further ones draw new ones.
-    samples, settings : Samples, Settings
+        The mesh to train. The first start uses its weights; restarts draw new ones.
+    samples : Samples
+        The training samples.
+    settings : Settings
+        The options of the run.
     validation : Samples, optional
-        Held-out samples: the weights with the lowest loss on them are kept.
+        Hold-out samples: the weights with the lowest loss on them are kept.
     seed : int
-        Of the order of the samples and of the restarts.
+        Seed of the sample order and of the restarts, default 0.
     structure : policy or list of policies, optional
-        How the graph changes meanwhile, see `meshnn.training.structure`.
+        Policies that change the graph during training, see `meshnn.training.structure`.
     choice : Choice, optional
-        The solver, if it has been chosen already (with `with_penalties`, or the choice means other settings).
+        The solver, if already chosen. It must have been chosen with the settings of `with_penalties`.
     score : callable, optional
-        Judges the held-out samples instead of the loss: the weights with the highest score are kept.
+        Returns a score of the hold-out samples that replaces the loss: the weights with the highest score are kept.
     memory : (str, Tree), optional
-        Name and memory of the solver at the end of an earlier fit of this net; the same solver goes on with it.
+        Name and memory of the solver after an earlier fit of this network, used if the solver is the same.
     drawn : callable, optional
-        Changes the weights drawn for another start, from the mesh and them.
+        Function of (mesh, weights) that returns modified initial weights of a restart.
     """
 
     def __init__(
@@ -125,7 +128,7 @@ class Trainer:
         policies = as_policies(structure)
         settings = with_penalties(settings, policies)
         if policies and settings.n_restarts > 1:
-            raise MeshError("a graph that changes has one start; set n_restarts=1, or fit several times")
+            raise MeshError("`structure` cannot be combined with several starts; set n_restarts=1, or fit several times")
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
         if choice is None:
             noisy, columns = is_noisy(samples.loss, policies), samples.columns(mesh.topology.n_outputs)
@@ -135,52 +138,52 @@ class Trainer:
         self.on_pulse: Callable[[int], None] | None = None  # see `SolverRun.pulse`
         self._rng = np.random.default_rng(seed)
         known = memory[1] if memory[0] == choice.solver.name and choice.solver.warms else None
-        # penalties are tried before the first row, unless they are known
+        # a warm start keeps its penalty and needs no search
         self._searches = settings.l2 == "auto" and not policies and known is None
         self._seed = seed
         self._topology, self._ticks = mesh.topology, mesh.ticks
         graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
-        self._s = TrainerState(graph, Start(mesh.parameters), {}, mesh.values, {})
+        self._state = TrainerState(graph, Start(mesh.parameters), {}, mesh.values, {})
         self._begin()
         if known is not None:
             self._run.recall(known)
         own = np.random.default_rng([seed, 5])
         self._structure = Structure(policies, mesh, samples, self.epochs, own) if policies else None
-        self._mark = self._marked()
+        self._record = self._make_record()
 
     def _begin(self) -> None:
-        """Begin a start from the weights there are."""
-        self._s.start = Start(self.mesh.parameters.copy())
+        """Begin a start from the current weights."""
+        self._state.start = Start(self.mesh.parameters.copy())
         self._run = self.choice.solver.start(self.mesh, self.samples, self.settings, self._rng)
         self._run.pulse = self._pulse
 
     def _pulse(self, done: int) -> None:
-        """In the middle of an epoch, after this many of its samples."""
-        self._mark = self._marked()
+        """Record the state in the middle of an epoch, after `done` of its samples."""
+        self._record = self._make_record()
         if self.on_pulse is not None:
             self.on_pulse(done)
 
-    def _now(self) -> Kept:
-        """This start, as it would be kept."""
+    def _current_result(self) -> StartResult:
+        """Return the current start in the form in which it is kept."""
         run, memory = self._run, self._run.memory() if self.choice.solver.warms else None
-        start = self._s.start
-        return Kept(start.best.copy(), start.value, self._s.restart, run.l2, memory, run.penalties.copy())
+        start = self._state.start
+        return StartResult(start.best.copy(), start.value, self._state.restart, run.l2, memory, run.penalties.copy())
 
     @property
-    def best(self) -> Kept:
-        """The best start so far: what would be kept if training stopped now."""
-        kept = self._s.kept
-        return kept if kept is not None and kept.value <= self._s.start.value else self._now()
+    def best(self) -> StartResult:
+        """The best start so far, which is kept if training stops now."""
+        kept = self._state.kept
+        return kept if kept is not None and kept.value <= self._state.start.value else self._current_result()
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing more to do."""
-        return self._s.finished
+        """Whether training is finished."""
+        return self._state.finished
 
     @property
     def goes_on(self) -> bool:
-        """Whether the state is that of an unfinished run."""
-        return not self._mark[0]["finished"]
+        """Whether the recorded state is that of an unfinished run."""
+        return not self._record[0]["finished"]
 
     @property
     def changes(self) -> bool:
@@ -189,28 +192,28 @@ class Trainer:
 
     @property
     def epochs(self) -> int:
-        """Those of one start, at most."""
+        """Maximum number of epochs per start."""
         return self._run.epochs
 
     def rows(self) -> Iterator[HistoryRow]:
-        """Train; the weights end as the best ones, whether this runs to its end or `stop` ends it."""
+        """Train and yield the rows; at the end of training or after `stop`, the mesh has the best weights."""
         limit = math.inf if self.settings.max_seconds is None else self.settings.max_seconds
         while not self.finished:
             if self.mesh.topology is not self._topology or self.mesh.ticks != self._ticks:
-                raise MeshError("the mesh got another graph or other ticks during training; start again")
-            there_is_time = self._s.seconds < limit
-            if there_is_time:
+                raise MeshError("the graph or the ticks of the mesh were changed during training; start a new training run")
+            has_time = self._state.seconds < limit
+            if has_time:
                 self.history.append(self._advance())
-                self._mark = self._marked()
-            if not self.finished and self._s.seconds >= limit:
-                self.stop(f"stopped: {limit:g} seconds are used up", to_go_on=True)
-            if there_is_time:
+                self._record = self._make_record()
+            if not self.finished and self._state.seconds >= limit:
+                self.stop(f"stopped: time limit of {limit:g} seconds reached", to_go_on=True)
+            if has_time:
                 yield self.history[-1]
 
     def fall_at_end(self) -> float:
-        """By how much the loss fell per epoch where the start that is kept ran out of epochs; 0 if it came to rest.
+        """Return the decrease of the loss per epoch at the end of the best start if it ran out of epochs, else 0.
 
-        It had if its rate had come down to 0, or if the loss fell by no more than `tol` per epoch.
+        The result is also 0 if the learning rate was reduced to 0, or if the decrease is at most `tol` per epoch.
         """
         tol = self.settings.tol
         if self.choice.solver.comes_to_rest or tol == 0.0 or self._structure is not None:
@@ -219,7 +222,7 @@ class Trainer:
         rows = [row for row in self.history if row.restart == best and not math.isnan(row.loss)]
         if len(rows) < 2 or rows[-1].epoch < self.epochs:
             return 0.0
-        # the mean of some rows against that of those before: the loss of mini-batches goes up and down
+        # means over several rows, since the loss of mini-batches fluctuates
         width = min(10, len(rows) // 2)
         before, last = rows[-2 * width : -width], rows[-width:]
         fell = sum(row.loss for row in before) / width - sum(row.loss for row in last) / width
@@ -227,8 +230,8 @@ class Trainer:
         return fall if fall > tol else 0.0
 
     def _advance(self) -> HistoryRow:
-        """Compute one row and all that follows from it."""
-        began, now = time.perf_counter(), self._s
+        """Compute one row and apply the stopping rule, the policies and the end of a start."""
+        began, now = time.perf_counter(), self._state
         if self._searches:
             now.message = self._search()
         if now.ended:
@@ -253,7 +256,7 @@ class Trainer:
         return HistoryRow(*measured, self.mesh.topology.n_edges, restart, "; ".join(filter(None, notes)))
 
     def _evaluated(self, progress: Progress) -> tuple[float, float, float]:
-        """Return the value that is minimised, the loss or score of held-out samples, and the accuracy."""
+        """Return the value that is minimised, the loss or score of the hold-out set, and the accuracy."""
         held_out, accuracy = math.nan, self.samples.accuracy(progress.correct)
         if self.validation is not None:
             held_out, correct = self.validation.evaluate(self.mesh, self.settings.n_jobs)
@@ -265,34 +268,34 @@ class Trainer:
         return value, held_out, accuracy
 
     def _search(self) -> str:
-        """Find the penalty and the solver by trying; return a message about them."""
+        """Select the penalty and the solver by trials; return a message about them."""
         self._searches = False
         seed = int(np.random.default_rng([self._seed, 6]).integers(2**63))
         found = search(self.mesh, self.samples, self.settings, self.choice, seed, self.validation)
         if found is None:
             return ""
-        self._take(found.solver, found.l2, f"{self.choice.reason}; {found.message}")
+        self._begin_selected(found.solver, found.l2, f"{self.choice.reason}; {found.message}")
         return found.message
 
-    def _take(self, solver: Solver, l2: Any, reason: str) -> None:
-        """Begin with what the search has found."""
+    def _begin_selected(self, solver: Solver, l2: Any, reason: str) -> None:
+        """Begin with the solver and the penalty that the search has selected."""
         self.choice = Choice(solver, reason)
         self.settings = replace(self.settings, l2=l2)
         self._begin()
 
     def _edit(self, structure: Structure, loss: float) -> list[str]:
-        """Let the graph change; return what was done."""
+        """Let the policies change the graph; return notes about the changes."""
         change, notes = structure.edit(self._run.epoch, loss)
         if change is not None:
             self._run.rewire(change)
             self._topology = self.mesh.topology
             # the best weights so far belong to another graph
-            self._s.start = Start(self.mesh.parameters.copy(), epoch=self._run.epoch)
+            self._state.start = Start(self.mesh.parameters.copy(), epoch=self._run.epoch)
         return notes
 
     def _judge(self, value: float, progress: Progress) -> tuple[str, bool]:
-        """Remember the best weights; return a note and whether this start ends here."""
-        run, start, settings, finished = self._run, self._s.start, self.settings, progress.finished
+        """Record the best weights; return a note and whether this start ends here."""
+        run, start, settings, finished = self._run, self._state.start, self.settings, progress.finished
         solver = self.choice.solver
         if value < start.value or (self.validation is None and solver.last_is_best):
             start.value, start.best = value, self.mesh.parameters.copy()
@@ -301,27 +304,27 @@ class Trainer:
         if value < start.plateau - settings.tol:
             start.plateau, start.epoch = value, run.epoch
         if settings.tol == 0.0 or (self._structure is not None and self._structure.busy(run.epoch)):
-            return "", False  # never to stop, or the graph is still to change
+            return "", False  # stopping is disabled, or the graph may still change
         patience = settings.patience
-        if settings.max_epochs == "auto" and not solver.last_is_best:  # epochs of few samples are short
+        if settings.max_epochs == "auto" and not solver.last_is_best:  # epochs of small data sets are short
             patience = max(patience, run.epochs // 4)
         if not finished and not run.landed and run.epoch - start.epoch >= patience:
-            which = "loss fell" if self.validation is None else "validation loss fell"
+            trend = "loss fell" if self.validation is None else "validation loss fell"
             if self.score is not None:
-                which = "score of the held-out samples rose"
-            finished = f"the {which} by less than {settings.tol:g} in {patience} epochs"
+                trend = "validation score rose"
+            finished = f"the {trend} by less than {settings.tol:g} in {patience} epochs"
             if (left := run.land(finished)) > 0:
-                return f"{finished}: the rate is brought down over {left} epochs", False
+                return f"{finished}: the learning rate is reduced to 0 over {left} epochs", False
         return f"stopped: {finished}" if finished else "", bool(finished)
 
     def _end_start(self) -> None:
-        """Keep the start that has ended, if it is the best so far.
+        """Keep the start that has ended if it is the best so far.
 
-        The next one begins with the next row: until then the mesh has the weights that this row is about.
+        The next start begins with the next row, so that the mesh has the weights of this row until then.
         """
-        now = self._s
+        now = self._state
         if now.kept is None or now.start.value < now.kept.value:
-            now.kept = self._now()
+            now.kept = self._current_result()
         if now.restart + 1 < self.settings.n_restarts:
             now.ended = True
         else:
@@ -329,47 +332,47 @@ class Trainer:
             self.mesh.parameters[:] = now.kept.parameters
 
     def _next_start(self) -> None:
-        self._s.ended, self._s.restart = False, self._s.restart + 1
+        self._state.ended, self._state.restart = False, self._state.restart + 1
         weights = self.mesh.draw_weights(self._rng)
         self.mesh.weights = weights if self._drawn is None else self._drawn(self.mesh, weights)
         self._begin()
 
     def stop(self, reason: str, to_go_on: bool = False) -> None:
-        """End here, with the best weights so far; a state `to_go_on` from stays that after the last whole row."""
+        """End training with the best weights so far; with `to_go_on` the recorded state stays that of an unfinished run."""
         if not self.finished:
-            self._s.finished = True
+            self._state.finished = True
             self.mesh.parameters[:] = self.best.parameters
         if len(self.history):
             last = self.history[-1]
             self.history[-1] = last._replace(note=f"{last.note}; {reason}" if last.note else reason)
         if not to_go_on:
-            self._mark = self._marked()
+            self._record = self._make_record()
 
-    def _marked(self) -> tuple[Tree, int, list[HistoryRow]]:
-        """Where training stands between two rows. Arrays that are replaced, not written to, need no copy."""
+    def _make_record(self) -> tuple[Tree, int, list[HistoryRow]]:
+        """Return a record of the state between two rows. Arrays that are replaced, never written to, are not copied."""
         choice = self.choice
         state = replace(
-            self._s,
+            self._state,
             random=self._rng.bit_generator.state,
             weights=self.mesh.values.copy(),
             solver=self._run.state(),
             epochs=self.epochs,
-            last=self._s.last if self.finished else None,
+            last=self._state.last if self.finished else None,
             structure=None if self._structure is None else self._structure.state(),
-            found=None if self._searches else Found(choice.solver.name, self.settings.l2, choice.reason),
+            found=None if self._searches else SearchOutcome(choice.solver.name, self.settings.l2, choice.reason),
         )
         return to_tree(state), len(self.history), self.history.data[-1:]
 
     def state(self) -> Tree:
-        """Everything needed to go on from after the last whole row."""
-        tree, count, last = self._mark
-        rows = self.history.data[: max(count - 1, 0)] + last  # stopping adds to the note of the last one
+        """Return the state after the last complete row, from which a run can resume."""
+        tree, count, last = self._record
+        rows = self.history.data[: max(count - 1, 0)] + last  # `stop` changes the note of the last row
         return tree | {"history": History(rows).to_tree()}
 
     def restore(self, tree: Tree) -> None:
-        """Go on from a state of a trainer made with the same mesh, samples and settings, but perhaps more epochs."""
-        if tree["graph"] != self._s.graph:
-            raise MeshError("the checkpoint was made with another graph; does topology() draw random edges?")
+        """Resume from a state of a trainer with the same arguments; only `max_epochs` may be larger."""
+        if tree["graph"] != self._state.graph:
+            raise MeshError("the checkpoint belongs to another graph; if topology() draws random edges, pass a fixed seed")
         if self._structure is not None:
             self._structure.restore(tree["structure"])
             self._topology = self.mesh.topology
@@ -379,18 +382,18 @@ class Trainer:
         if state.found is not None:
             self._searches, name = False, state.found.solver
             given = (solver for solver in self.settings.candidates if solver.name == name)  # with their options
-            self._take(next(given, solver_named(name)), state.found.l2, state.found.reason)
+            self._begin_selected(next(given, solver_named(name)), state.found.l2, state.found.reason)
         if state.restart >= self.settings.n_restarts:
             raise MeshError(f"restart must be below {self.settings.n_restarts}, got {state.restart}")
         if state.kept is not None and state.kept.memory is not None:
             state.kept.memory = self.choice.solver.checked_memory(state.kept.memory, self.mesh)
-        self.history, self._s = History.from_tree(tree["history"]), state
+        self.history, self._state = History.from_tree(tree["history"]), state
         self._run.restore(state.solver)
         self.mesh.values[:] = state.weights
         self._rng.bit_generator.state = state.random
         if state.ran_out and state.finished and self._run.epoch < self.epochs:
-            # there are more epochs now: go on from the last weights, which need not be the best
+            # max_epochs was increased: resume from the last weights, which need not be the best
             state.finished, state.kept = False, None
             if state.last is not None:
                 self.mesh.values[:] = state.last
-        self._mark = self._marked()
+        self._record = self._make_record()

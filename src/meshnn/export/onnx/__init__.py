@@ -1,4 +1,4 @@
-"""`to_onnx`: a trained model as a file for onnxruntime and others, of operators of the standard only."""
+"""`to_onnx`: a trained model as an ONNX file for onnxruntime and other runtimes, using standard operators only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from meshnn.files import as_path, write_whole
 
 __all__ = ["to_onnx"]
 
-LEAST_OPSET = 18  #: Operators are those of opset 18 (2022), or of any later one.
+LEAST_OPSET = 18  #: Oldest opset (2022) that has all operators used here.
 
 
 def to_onnx(
@@ -27,29 +27,30 @@ def to_onnx(
 ) -> Any:  # fmt: skip
     """Return an ONNX model, see docs/onnx.md.
 
-    Its input is `features` (N, n_inputs); a model of a table with text columns has an input (N, 1) per column. A
-    classifier has `label` (N,) and `probabilities`, a regressor `variable` (N, n_outputs), a net alone `outputs`. Of
-    several labels both are (N, n_labels). A row with a feature that is NaN or infinite gets NaN. Models that live in
-    time take one step per call: `state_in` (N, n_state), zeros at first, and `state_out`, the next `state_in`.
+    The input is `features` (N, n_inputs); a model of a table with text columns has one input (N, 1) per column. A
+    classifier has the outputs `label` (N,) and `probabilities` (N, n_classes), a multi-label classifier both as
+    (N, n_labels), a regressor `variable` (N, n_outputs), and a bare `Mesh` `outputs`. A row with a feature that is NaN
+    or infinite gets NaN. A stateful model takes one step per call: its input `state_in` (N, n_state) is zero at first,
+    and its output `state_out` is the next `state_in`.
 
     Parameters
     ----------
     blueprint : Blueprint
-        Of `model.blueprint()`.
+        The result of `model.blueprint()`.
     path : path-like, optional
-        Where to write it: the whole file or none.
+        File to write. If writing fails, no partial file is left.
     zipmap : bool, optional
-        Probabilities as a list of dictionaries by class, and names `output_label` and `output_probability`, as skl2onnx
-        gives them by default, and so here; False: as a tensor (N, n_classes). Of several labels, and of all steps of
-        sequences, they always are a tensor.
-    sequence : bool
-        Of models that live in time: whole sequences (steps, N, n_inputs) in one call, and no state.
-    opset : int
-        From 18 on.
-    dtype : "float32" or "float64"
-        Of features, of what is computed and of what comes out.
+        Whether probabilities are a list of dictionaries by class, with outputs named `output_label` and
+        `output_probability`, as skl2onnx does by default; False returns a tensor (N, n_classes). The default is True,
+        except for multi-label classifiers and for all steps of sequences, which always return a tensor.
+    sequence : bool, default False
+        For stateful models: take whole sequences (steps, N, n_inputs) in one call, without a state.
+    opset : int, default 18
+        Version of the operator set, at least 18.
+    dtype : {"float32", "float64"}, default "float32"
+        Type of features, computation and outputs. Use "float64" if features or weights do not fit in float32.
     name : str, optional
-        Of the graph.
+        Name of the graph, by default "mesh".
 
     Returns
     -------
@@ -67,7 +68,7 @@ def to_onnx(
     if path is not None:
         as_path(path)
     if not LEAST_OPSET <= whole_number("opset", opset, least=0) <= newest:
-        raise ExportError(f"opset {opset} is not supported; pass one from {LEAST_OPSET} to {newest}")
+        raise ExportError(f"opset {opset} is not supported; pass a number from {LEAST_OPSET} to {newest}")
     graph = build(blueprint, Graph(known("dtype", dtype, ("float32", "float64"))), zipmap=zipmap, sequence=sequence)
     domains = [onnx.helper.make_opsetid("", opset)]
     if any(node.domain for node in graph.nodes):
@@ -86,15 +87,15 @@ def to_onnx(
 def build(
     blueprint: Blueprint, graph: Graph, *, zipmap: bool | None = False, sequence: bool = False, raw: bool = False
 ) -> Graph:
-    """Fill an empty graph and return it; with `raw` classifiers return outputs instead of probabilities."""
+    """Fill an empty graph and return it; with `raw`, a classifier returns net outputs instead of probabilities."""
     timing = blueprint.timing
     if switch("sequence", sequence) and timing is None:
-        raise ExportError("sequence=True is for models that live in time, and this one takes samples; leave it out")
+        raise ExportError("sequence=True requires a stateful model, but this one takes single samples; leave it out")
     steps = sequence and timing is not None and timing.readout == "all"
     plain = blueprint.several or steps or not blueprint.classes
     if zipmap is not None and switch("zipmap", zipmap) and plain:
-        what = "several labels" if blueprint.several else "all steps of sequences" if steps else "what is no classifier"
-        raise ExportError(f"zipmap=True is for one class per sample, not for {what}; leave it out")
+        kind = "several labels" if blueprint.several else "all steps of sequences" if steps else "a regressor or a Mesh"
+        raise ExportError(f"zipmap=True requires a classifier with one class per sample, not {kind}; leave it out")
     if timing is None:
         features = encoded(graph, blueprint)
         flag = missing_flag(graph, blueprint, features)
@@ -130,13 +131,13 @@ def _metadata(blueprint: Blueprint, sequence: bool) -> dict[str, str]:
     return {key: value for key, value in found.items() if value}
 
 
-# -- outputs, named as skl2onnx names them -------------------------------------------------------------------------
+# -- outputs, with the names that skl2onnx uses --------------------------------------------------------------------
 
 
 def _add_output(graph: Graph, tensor: str, name: str, shape: tuple[int | str, ...], kind: str = "") -> None:
-    """Add a tensor as an output, under its public name."""
+    """Add a tensor as an output under its public name."""
     last = graph.nodes[-1]
-    if list(last.output) == [tensor]:  # no node reads it yet: it is renamed
+    if list(last.output) == [tensor]:  # no node reads it yet, so it can be renamed
         name = graph.name(name)
         last.output[0], last.name = name, f"{name}/{last.op_type}"
     else:
@@ -150,24 +151,24 @@ def _add_values(graph: Graph, blueprint: Blueprint, values: str, axes: tuple[str
     if blueprint.y_scale is not None and blueprint.y_mean is not None:
         values = graph.add("Mul", (values, graph.constant("scale_back/scale", blueprint.y_scale)), "scale_back/scaled")
         values = graph.add("Add", (values, graph.constant("scale_back/mean", blueprint.y_mean)), "scale_back")
-    name = "outputs" if blueprint.title.startswith("Mesh(") else "variable"  # of a net alone
+    name = "outputs" if blueprint.title.startswith("Mesh(") else "variable"  # a bare Mesh, or a regressor
     _add_output(graph, values, name, (*axes, blueprint.n_outputs))
 
 
 def _add_classes(
     graph: Graph, blueprint: Blueprint, outputs: str, axes: tuple[str, ...], zipmap: bool, raw: bool
 ) -> None:
-    """Add labels, or numbers of classes as the labels they stand for, and probabilities."""
+    """Add the predicted labels and the probabilities."""
     labels, two, zero = _labels(blueprint), blueprint.link == "logit", graph.constant("zero", 0.0)
     if blueprint.several:
         on = graph.add("Greater", (outputs, zero), "label/on")
         graph.output(graph.cast(on, "label", "int64"), (*axes, len(labels)), "int64")
     else:
-        if two:  # one output, the logit of the first class; the second is likelier below 0
+        if two:  # one output, the logit of the first class; the second class is more likely below 0
             below = graph.add("Less", (outputs, zero), "label/second")
             flat = graph.add("Squeeze", (below, graph.constant("axis/classes", np.array([-1]))), "label/flat")
             number = graph.cast(flat, "label/number", "int64")
-        else:  # the first of equally likely classes
+        else:  # ties go to the first class
             number = graph.add("ArgMax", (outputs,), "label/number", axis=-1, keepdims=0)
         if not np.array_equal(labels, np.arange(len(labels))):
             number = graph.add("Gather", (graph.constant("classes", labels), number), "label/of_number", axis=0)
@@ -182,7 +183,7 @@ def _add_classes(
     if not zipmap:
         return _add_output(graph, outputs, "probabilities", (*axes, len(labels)))
     if graph.dtype != "float32":
-        outputs = graph.cast(outputs, "chances/short", "float32")  # ZipMap takes no others
+        outputs = graph.cast(outputs, "chances/short", "float32")  # ZipMap takes no other type
     key = "classlabels_strings" if labels.dtype == object else "classlabels_int64s"
     name = graph.add("ZipMap", (outputs,), "output_probability", "ai.onnx.ml", **{key: labels.tolist()})
     helper = graph.onnx.helper
@@ -191,7 +192,7 @@ def _add_classes(
 
 
 def _labels(blueprint: Blueprint) -> Array:
-    """Return the classes as ONNX has them: whole numbers or texts."""
+    """Return the classes as ONNX labels: integers or strings."""
     classes: list[Any] = list(blueprint.classes)
     if all(isinstance(label, str) for label in classes):
         return np.array(classes, object)
@@ -199,7 +200,7 @@ def _labels(blueprint: Blueprint) -> Array:
         whole = isinstance(label, int) or (isinstance(label, float) and label.is_integer())
         if not whole or not -(2**63) <= label < 2**63:
             raise ExportError(
-                f"the class {label!r} cannot be a label of ONNX, which are all texts or all whole numbers; fit the "
-                "model to such labels"
+                f"the class {label!r} cannot be an ONNX label; fit the model to labels that are all strings or all "
+                "integers"
             )
     return np.array([int(label) for label in classes], np.int64)

@@ -1,4 +1,4 @@
-"""From the inputs of an ONNX model to the scaled features of its net: text columns, gaps, scaling, missing values."""
+"""Nodes from the inputs of an ONNX model to the scaled features of its net: encoding, imputation and scaling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from meshnn.export.onnx.graph import Graph
 
 
 def encoded(graph: Graph, blueprint: Blueprint) -> str:
-    """Add the inputs and return the features (N, n_inputs) before scaling: one input per column if one holds texts."""
+    """Add the inputs and return the unscaled features (N, n_inputs).
+
+    There is one input, or one per column if the table has a text column.
+    """
     columns = blueprint.columns
     if not any(column.categories for column in columns):
         features = graph.input("features", ("N", blueprint.n_inputs))
@@ -19,7 +22,7 @@ def encoded(graph: Graph, blueprint: Blueprint) -> str:
 
 
 def _filled(graph: Graph, tensor: str, name: str, fills: list[float | None]) -> str:
-    """Replace NaN where something is known to replace it by."""
+    """Replace NaN in the columns that have a fill value."""
     if all(fill is None for fill in fills):
         return tensor
     values = graph.constant(f"{name}/fill", np.array([np.nan if v is None else v for v in fills]), finite=False)
@@ -27,7 +30,7 @@ def _filled(graph: Graph, tensor: str, name: str, fills: list[float | None]) -> 
 
 
 def _column(graph: Graph, column: InputColumn) -> str:
-    """Return the features of one column: a number, or one per category; the empty text is a missing value."""
+    """Return the features of one column: a number, or one per category; the empty string is a missing value."""
     outputs = ("label", "probabilities", "output_label", "output_probability", "variable", "outputs", "")
     wanted = f"{column.name}_column" if column.name in outputs else column.name
     name = graph.input(wanted, ("N", 1), "object" if column.categories else "")
@@ -49,17 +52,19 @@ def _column(graph: Graph, column: InputColumn) -> str:
 
 
 def scaled(graph: Graph, blueprint: Blueprint, name: str) -> str:
-    """Return features as the net takes them; of a stream, features that are not finite count as their mean."""
+    """Return the scaled features; in a stream model, a feature that is not finite counts as its mean."""
     r = blueprint
     if r.x_mean is not None and r.x_scale is not None:
         beyond = np.abs(r.x_mean) / 1e3 + r.x_scale > np.finfo(graph.dtype).max / 1e3
         if (large := np.flatnonzero(np.isfinite(r.x_scale) & beyond)).size:
             shown = f"numbers around {abs(r.x_mean[large[0]]) + r.x_scale[large[0]]:.1g}"
-            raise ExportError(f"feature {large[0]} has {shown}, too large for {graph.dtype}; scale the features first")
+            raise ExportError(
+                f"feature {large[0]} has {shown}, which are too large for {graph.dtype}; scale the features first"
+            )
         factor, mean = 1.0 / r.x_scale, r.x_mean.astype(graph.dtype)  # the scale of a constant feature is infinite
         centred = graph.add("Sub", (name, graph.constant("scale/mean", mean)), "scale/centred")
         name = graph.add("Mul", (centred, graph.constant("scale/factor", factor)), "scale/scaled")
-        if (rest := (mean - r.x_mean) * factor).any():  # what rounding the mean has lost
+        if (rest := (mean - r.x_mean) * factor).any():  # the rounding error of the mean
             name = graph.add("Add", (name, graph.constant("scale/rest", rest)), "scale/shifted")
     if not np.isfinite(r.x_cut):
         return name
@@ -71,7 +76,7 @@ def scaled(graph: Graph, blueprint: Blueprint, name: str) -> str:
 
 
 def missing_flag(graph: Graph, blueprint: Blueprint, *tensors: str) -> str:
-    """Return (N, 1): 0, or NaN where a row is not finite; nothing if the model has an answer to such rows."""
+    """Return a flag (N, 1), 0 or NaN where a row is not finite; "" if the model accepts such rows."""
     if np.isfinite(blueprint.x_cut):
         return ""
     total = ""

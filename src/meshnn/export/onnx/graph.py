@@ -11,9 +11,9 @@ from meshnn.export.blueprint import ExportError
 
 
 class Graph:
-    """Nodes in the order in which they run.
+    """Nodes of a graph in the order in which they run.
 
-    The body of a loop is a graph with an `outer` one; its constants belong to the outermost.
+    The body of a loop is a graph inside an `outer` graph; its constants belong to the outermost graph.
     """
 
     def __init__(self, dtype: str, outer: Graph | None = None, prefix: str = "") -> None:
@@ -24,32 +24,32 @@ class Graph:
         self._names: set[str] = set()
 
     def add(self, op: str, inputs: tuple[str, ...], output: str, domain: str | None = None, **attributes: Any) -> str:
-        """Add a node with one output, after which it is named, and return the name of the output."""
+        """Add a node with one output, name it after the output, and return that name."""
         name = self.name(output)
         node = self.onnx.helper.make_node(op, inputs, [name], f"{name}/{op}", domain=domain, **attributes)
         self.nodes.append(node)
         return name
 
     def cast(self, tensor: str, output: str, kind: str) -> str:
-        """Add a conversion to a type of NumPy."""
+        """Add a conversion to a NumPy type."""
         return self.add("Cast", (tensor,), output, to=self.code(kind))
 
     def code(self, kind: str) -> int:
-        """Return the number of a type of NumPy in the standard; texts are objects."""
+        """Return the ONNX code of a NumPy type; strings have the type "object"."""
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)))
 
     def input(self, wanted: str, shape: tuple[int | str, ...], kind: str = "") -> str:
-        """Add an input, by default of numbers, and return its name; axes with a name have any length."""
+        """Add an input and return its name; axes given by a name have any length, and "" is the type of the graph."""
         name = self.name(wanted)
         self.inputs.append(self.onnx.helper.make_tensor_value_info(name, self.code(kind or self.dtype), shape))
         return name
 
     def output(self, name: str, shape: tuple[int | str, ...], kind: str = "") -> None:
-        """Let a tensor be an output."""
+        """Declare a tensor as an output."""
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, self.code(kind or self.dtype), shape))
 
     def name(self, wanted: str) -> str:
-        """Return the wanted name, with a number if it is taken."""
+        """Reserve and return the wanted name, with a number appended if it is taken."""
         base = found = self.prefix + wanted
         count = 1
         while found in self.outermost._names:
@@ -59,15 +59,15 @@ class Graph:
         return found
 
     def constant(self, wanted: str, value: Any, finite: bool = True) -> str:
-        """Add an initialiser, floats in the precision of the graph, unless an equal one exists; return its name."""
+        """Add an initialiser unless an equal one exists, and return its name; floats get the precision of the graph."""
         array, constants = np.asarray(value), self.outermost.constants
         if array.dtype.kind == "f":
-            with np.errstate(over="ignore"):  # refused by name
+            with np.errstate(over="ignore"):  # refused below
                 array = array.astype(self.dtype)
             if finite and not np.isfinite(array).all():
                 advice = 'pass dtype="float64"' if self.dtype == "float32" else "scale the features first"
-                raise ExportError(f"{wanted} has numbers that {self.dtype} cannot hold; {advice}")
-        # small ones that are equal by chance keep names that say what they are; those of equal ticks are shared
+                raise ExportError(f"{wanted} has numbers too large for {self.dtype}; {advice}")
+        # large constants are shared whenever they are equal, small ones only if they also have the same role
         content = tuple(array.tolist()) if array.dtype == object else blake2b(array.tobytes()).digest()
         kind = "" if array.nbytes >= 64 else wanted.rpartition("/")[2]
         key = (kind, array.dtype.str, array.shape, content)
@@ -76,19 +76,19 @@ class Graph:
         return str(constants[key].name)
 
     def proto(self, name: str) -> Any:
-        """Return a GraphProto."""
+        """Return the graph as a GraphProto."""
         constants = list(self.constants.values())
         return self.onnx.helper.make_graph(self.nodes, name, self.inputs, self.outputs, constants)
 
 
 def imported() -> Any:
-    """Return the module `onnx`."""
+    """Import and return the module `onnx`."""
     try:
         import onnx
         import onnx.checker
         import onnx.compose
         import onnx.helper
         import onnx.numpy_helper
-    except ImportError as error:  # an optional dependency: say how to get it
-        raise ExportError("onnx is not installed; pip install 'meshnn[onnx]' brings it") from error
+    except ImportError as error:  # an optional dependency
+        raise ExportError("onnx is not installed; install it with pip install 'meshnn[onnx]'") from error
     return onnx
