@@ -15,11 +15,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-_UNIT = r"(?:\d[\d.,]*|[µumn]?s|seconds?|minutes?|hours?|bytes?|[kMG]i?B|times|one|two|three|four|numbers?|values?|rows?"
+_UNIT = (
+    r"(?:\d[\d.,]*|[µumn]?s|seconds?|minutes?|hours?|bytes?|[kMG]i?B|times|one|two|three|four|numbers?|values?|rows?"
+)
 _UNIT += r"|samples?|lines?|entries|steps?|multiply-adds|instructions|neurons?|edges?|features?|labels?|weights?|inputs?|epochs?)"
-_EACH = r"(?:row|fit|step|sample|edge|gradient|neuron|second|minute|tick|class|column|group|feature|chart|start|value|line"
+_EACH = (
+    r"(?:row|fit|step|sample|edge|gradient|neuron|second|minute|tick|class|column|group|feature|chart|start|value|line"
+)
 _EACH += r"|key|epoch|input|output|batch|block|thread|worker|call|kind|layer|weight|iteration|day|file|trial|set|shard)"
-_SUBJECT = r"(?:net|network|mesh|model|stream|encoder|estimator|plan|graph|solver|filter|loss|library|file|page|table)s?"
+_SUBJECT = (
+    r"(?:net|network|mesh|model|stream|encoder|estimator|plan|graph|solver|filter|loss|library|file|page|table)s?"
+)
 _START = r"(?:^[ -]*|[.;:!?|] )"
 
 #: Pattern (a space stands for any white space), and what to write instead.
@@ -64,7 +70,11 @@ RULES = {
 }
 #: Rules about the start of a sentence match its capital letter, all others any case.
 _COMPILED = [
-    (re.compile(re.sub(r" (?!-\])", r"\\s+", key), re.M | (0 if key.startswith(_START) else re.I)), fix) for key, fix in RULES.items()
+    (
+        re.compile(re.sub(r" (?!-\])", r"(?!\\s*\\n\\s*\\n)\\s+", key), re.M | (0 if key.startswith(_START) else re.I)),
+        fix,
+    )
+    for key, fix in RULES.items()
 ]
 
 #: Signs of a comment at the start of a line.
@@ -78,8 +88,12 @@ _BLOCK = r"/\*(?:[^*]|\*(?!/))*\*/"
 _STRING = r"\"[^\"\n]* [^\"\n]*\""
 #: What people read in a file, by its name or ending: a pattern, "parsed" where there is more to it.
 _PROSE = dict.fromkeys((".md", ".rst", ".py", ".pyi"), "parsed")
-_PROSE |= dict.fromkeys((".c", ".h", ".hpp", ".cpp", ".ts", ".css", ".js", ".mjs"), rf"//.*|{_BLOCK}|{_STRING}|`[^`]* [^`]*`")
-_PROSE |= dict.fromkeys((".sh", ".toml", ".yml", "Makefile", ".ci/run", "CMakeLists.txt"), rf"(?:^|(?<=\s))#.*|{_STRING}")
+_PROSE |= dict.fromkeys(
+    (".c", ".h", ".hpp", ".cpp", ".ts", ".css", ".js", ".mjs"), rf"//.*|{_BLOCK}|{_STRING}|`[^`]* [^`]*`"
+)
+_PROSE |= dict.fromkeys(
+    (".sh", ".toml", ".yml", "Makefile", ".ci/run", "CMakeLists.txt"), rf"(?:^|(?<=\s))#.*|{_STRING}"
+)
 _PROSE |= {".j2": rf"{_BLOCK}|//.*|\{{#[^#]*#\}}", ".html": r".+"}
 
 
@@ -142,7 +156,9 @@ def findings(path: Path) -> Iterator[str]:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    return Path(name).match(pattern) or (pattern.startswith("docs/**") and name.startswith("docs/") and name.endswith(".md"))
+    return Path(name).match(pattern) or (
+        pattern.startswith("docs/**") and name.startswith("docs/") and name.endswith(".md")
+    )
 
 
 def reading_ease(path: Path) -> float:
@@ -159,7 +175,10 @@ def reading_ease(path: Path) -> float:
 
 def main() -> int:
     """Check the files named, or all files that git tracks."""
-    named = sys.argv[1:] or subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    named = (
+        sys.argv[1:]
+        or subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    )
     paths = [path for path in (Path(ROOT, name).resolve() for name in named) if path != Path(__file__).resolve()]
     found = [line for path in paths if path.is_file() and _reader(path) for line in findings(path)]
     print(*found, sep="\n")
