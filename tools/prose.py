@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 _UNIT = (
     r"(?:\d[\d.,]*|[µumn]?s|seconds?|minutes?|hours?|bytes?|[kMG]i?B|times|one|two|three|four|numbers?|values?|rows?"
 )
-_UNIT += r"|samples?|lines?|entries|steps?|multiply-adds|instructions|neurons?|edges?|features?|labels?|weights?|inputs?|epochs?)"
+_UNIT += r"|samples?|lines?|entries|steps?|multiply-adds|instructions|neurons?|edges?|features?|labels?|weights?"
+_UNIT += r"|inputs?|epochs?)"
 _EACH = (
     r"(?:row|fit|step|sample|edge|gradient|neuron|second|minute|tick|class|column|group|feature|chart|start|value|line"
 )
