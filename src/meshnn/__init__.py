@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Mesh", "MeshClassifier", "MeshError", "MeshForecaster", "MeshRegressor", "MeshSequenceClassifier",
            "MeshSequenceRegressor", "MeshStreamClassifier", "MeshStreamRegressor", "Topology", "load"]  # fmt: skip
-__version__ = "0.2.0.dev0"
+__version__ = "0.3.0.dev0"
 
 _NAMES = {
     "mesh": ["Mesh"], "topology": ["Topology"], "errors": ["MeshError"], "loading": ["load"],

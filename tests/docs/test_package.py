@@ -1,7 +1,6 @@
-"""What holds for the package as a whole: the README, imports, start-up, typing marker."""
+"""The package as a whole: imports, start-up time, typing marker."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,68 +15,6 @@ def python(program, **environment):
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=os.environ | environment, check=False
     )
-
-
-def readme_blocks():
-    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-
-
-def test_the_ten_lines_of_the_readme(capsys, tmp_path, monkeypatch):
-    block = readme_blocks()[0]
-    assert len([line for line in block.splitlines() if line.strip()]) <= 10
-    monkeypatch.chdir(tmp_path)
-    exec(compile(block, "README.md", "exec"), {})
-    out = capsys.readouterr().out
-    assert float(out.splitlines()[0]) > 0.8  # another processor rounds otherwise and ends elsewhere
-    assert "<- auto" in out
-    assert "solver adam: " in out
-    assert (tmp_path / "spirals.mesh").exists()
-
-
-@pytest.mark.parametrize("k", range(1, len(readme_blocks())))
-def test_other_blocks_of_the_readme(k):
-    exec(compile(readme_blocks()[k], "README.md", "exec"), {})
-
-
-FORECASTING = "forecasting.md"  # it has a test of its own
-ELSEWHERE = {FORECASTING, "neat.md", "faq.md"}  # the second in test_neat.py, the third in test_docs.py
-
-
-def run_page(page):
-    shared = {}
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL):
-        exec(compile(block, page, "exec"), shared)
-    return shared
-
-
-QUICK = ["quickstart.md"]  # the others take seconds each
-PAGES = sorted({path.name for path in (ROOT / "docs").glob("*.md")} - ELSEWHERE - {*QUICK})
-
-
-@pytest.mark.parametrize("page", [*QUICK, *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES)])
-def test_blocks_of_the_pages(page, tmp_path, monkeypatch):
-    for library in ("onnxruntime", "skl2onnx") if page in ("onnx.md", "deployment.md") else ():
-        pytest.importorskip(library, reason=f"docs/{page} IS NOT TESTED without {library}: pip install '.[dev]'")
-    monkeypatch.chdir(tmp_path)
-    run_page(page)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # what these libraries will change
-def test_forecasts_with_other_libraries():
-    import numpy as np
-
-    for library in ("sktime", "skforecast", "darts"):
-        pytest.importorskip(library, reason=f"docs/{FORECASTING} IS NOT TESTED without {library}: pip install '.[dev]'")
-    found = run_page(FORECASTING)
-    future = found["future"].to_numpy()
-    for name in ("by_skforecast", "by_darts", "by_sktime"):
-        forecast = np.asarray(found[name])
-        assert forecast.shape == (24,)
-        assert np.corrcoef(forecast, future)[0, 1] > 0.7, name  # about 0.94
-    band = found["band"]
-    assert list(band.columns) == ["pred", "lower_bound", "upper_bound"]
-    assert (band["lower_bound"] < band["upper_bound"]).all()
 
 
 def test_import_loads_nothing_optional_and_no_compiler():

@@ -17,7 +17,7 @@ from contextlib import chdir, redirect_stdout
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.M | re.S)
+BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.M | re.S)
 _NUMBER = re.compile(r"-?(?:\d[\d,_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 
 
@@ -39,7 +39,7 @@ def run_page(page: Path, folder: Path, *, show: bool = False) -> list[str]:
     names: dict[str, object] = {"__name__": "__page__"}
     wrong = []
     with chdir(folder):
-        for block in _BLOCK.finditer(text):
+        for block in BLOCK.finditer(text):
             kind, code, shown = block.groups()
             place = f"{page.name}:{text.count(chr(10), 0, block.start()) + 1}"
             real = _run_python(code, names, place) if kind == "python" else _run_bash(code, place)
