@@ -1,6 +1,6 @@
-"""The figures of docs/mathematics.md, drawn from graphs by the library: `python docs/pictures/mathematics.py`.
+"""Draw the figures of docs/explanation/: run `python docs/pictures/mathematics.py`.
 
-Everything that is drawn is computed here from lists of edges alone, and compared with what the library says.
+The figures are computed here from lists of edges. Results that the library also computes are compared with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ USED, LIVE, NEEDED, NONE = style.POSITIVE, "#b9d5ec", "#f2c58c", "white"
 
 
 def hops(graph: Topology) -> np.ndarray:
-    """Who reads whom, as a matrix of truth values; edges into clamped neurons lead nowhere."""
+    """Return the boolean adjacency matrix without edges into clamped neurons, which have no effect."""
     A = np.zeros((graph.n_neurons, graph.n_neurons), bool)
     A[graph.src, graph.dst] = True
     A[:, : graph.n_clamped] = False
@@ -26,7 +26,7 @@ def hops(graph: Topology) -> np.ndarray:
 
 
 def live_and_needed(graph: Topology, ticks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which states (ticks + 1, neurons) can be other than 0, and which can still influence an output at the end."""
+    """Return two masks (ticks + 1, neurons): states that can be non-zero, states that can still reach an output."""
     A = hops(graph)
     clamped = np.arange(graph.n_neurons) < graph.n_clamped
     live = np.zeros((ticks + 1, graph.n_neurons), bool)
@@ -40,7 +40,7 @@ def live_and_needed(graph: Topology, ticks: int) -> tuple[np.ndarray, np.ndarray
 
 
 def draw_ticks() -> Figure:
-    """A small graph, unrolled in time: what is live, what is needed, and the edges that count."""
+    """Draw a small graph unrolled in time, with its live and needed states and the edges between them."""
     names = ["x", "a", "b", "c", "d", "y"]
     pairs = ["xa", "ab", "bc", "cy", "ca", "cd", "dd", "xc"]
     graph = Topology(1, 4, 1, [(names.index(s), names.index(d)) for s, d in pairs], bias=False)
@@ -52,12 +52,12 @@ def draw_ticks() -> Figure:
             for e, (s, d) in enumerate(zip(graph.src, graph.dst, strict=True)):
                 counts = live[k - 1, s] and need[k, d]
                 alive[e] |= counts
-                look = {"color": style.INK, "lw": 1.4} if counts else {"color": "#d5d5d5", "lw": 0.7}
+                line = {"color": style.INK, "lw": 1.4} if counts else {"color": "#d5d5d5", "lw": 0.7}
                 ax.annotate(
                     "", (k - 0.13, -d), (k - 1 + 0.13, -s), zorder=1 + counts,
-                    arrowprops={"arrowstyle": "-|>", "shrinkA": 3, "shrinkB": 3, "mutation_scale": 8, **look},
+                    arrowprops={"arrowstyle": "-|>", "shrinkA": 3, "shrinkB": 3, "mutation_scale": 8, **line},
                 )  # fmt: skip
-        assert np.array_equal(~alive, graph.dead_edges(ticks)), "the library counts other edges"
+        assert np.array_equal(~alive, graph.dead_edges(ticks)), "dead_edges() of the library differs"
         for k in range(ticks + 1):
             for j in range(graph.n_neurons):
                 fill = {(1, 1): USED, (1, 0): LIVE, (0, 1): NEEDED, (0, 0): NONE}[int(live[k, j]), int(need[k, j])]
@@ -65,22 +65,22 @@ def draw_ticks() -> Figure:
                 white = "white" if fill == USED else style.INK
                 ax.text(k, -j, names[j], ha="center", va="center", fontsize=9, color=white, zorder=4)
         dead = [f"{names[graph.src[e]]}→{names[graph.dst[e]]}" for e in np.flatnonzero(~alive)]
-        said = ", ".join(sorted(dead)) or "none"
-        style.panel_title(ax, f"{ticks} ticks: dead edges {said}")
+        names_of_dead = ", ".join(sorted(dead)) or "none"
+        style.panel_title(ax, f"{ticks} ticks, dead edges: {names_of_dead}")
         ax.set_xticks(range(ticks + 1), [f"tick {k}" for k in range(ticks + 1)])
         ax.set_yticks([])
         ax.set_xlim(-0.35, ticks + 0.35)
         ax.set_ylim(-5.5, 0.5)
         style.quiet_axes(ax)
         ax.spines[["left", "bottom"]].set_visible(False)
-    looks = [(USED, "live and needed"), (LIVE, "live only"), (NEEDED, "needed only: still 0"), (NONE, "neither")]
-    handles = [figure.axes[0].plot([], [], "o", ms=8, mfc=fill, mec=style.INK, mew=0.8)[0] for fill, _ in looks]
-    figure.legend(handles, [name for _, name in looks], **style.legend_options(loc="outside lower center", ncols=4))
+    kinds = [(USED, "live and needed"), (LIVE, "live only"), (NEEDED, "needed only (still 0)"), (NONE, "neither")]
+    handles = [figure.axes[0].plot([], [], "o", ms=8, mfc=fill, mec=style.INK, mew=0.8)[0] for fill, _ in kinds]
+    figure.legend(handles, [name for _, name in kinds], **style.legend_options(loc="outside lower center", ncols=4))
     return figure
 
 
 def draw_reach() -> Figure:
-    """How far the influence of one neuron has spread after so many hops."""
+    """Draw how far the influence of one neuron spreads, and how many derivatives that makes."""
     n = 60
     rng = np.random.default_rng(0)
     ring = [(1 + k, 1 + (k + step) % n) for k in range(n) for step in (1, 2)]
@@ -88,36 +88,36 @@ def draw_reach() -> Figure:
     wire = [(0, 1), (n, n + 1)]
     graphs = {
         "self-loops only": [(1 + k, 1 + k) for k in range(n)],
-        "ring, each reads 2 neighbours": ring,
-        "random, each reads 3": sparse,
+        "ring, 2 in-edges per neuron": ring,
+        "random, 3 in-edges per neuron": sparse,
         "all connected": [(1 + j, 1 + k) for j in range(n) for k in range(n) if j != k],
     }
     figure = Figure(figsize=(11, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
-    far = np.arange(13)
+    steps = np.arange(13)
     for (name, edges), colour in zip(graphs.items(), style.CLASSES, strict=False):
         A = hops(Topology(1, n, 1, edges + wire, bias=False))[1 : n + 1, 1 : n + 1].astype(float)
         now, reached = np.eye(n), []
-        for _ in far:
+        for _ in steps:
             reached.append((now > 0).sum(axis=1).mean())
             now = np.minimum(now @ A, 1.0)
-        left.plot(far, reached, "o-", ms=3, color=colour, label=name)
-        # a tangent for every tick m < K - 2, which is carried up to the tick before the last
-        carried = [sum(sum(reached[: K - 1 - m]) for m in range(1, K - 2)) for K in far]
-        right.plot(far, carried, "o-", ms=3, color=colour)
+        left.plot(steps, reached, "o-", ms=3, color=colour, label=name)
+        # There is one tangent per tick m < K - 2. It is carried to the tick before the last one.
+        carried = [sum(sum(reached[: K - 1 - m]) for m in range(1, K - 2)) for K in steps]
+        right.plot(steps, carried, "o-", ms=3, color=colour)
     for ax in (left, right):
         style.quiet_axes(ax)
-    style.axis_names(left, "hops", "neurons, of 60")
-    style.panel_title(left, "Neurons that a neuron influences after so many hops")
+    style.axis_names(left, "hops", "neurons (of 60)")
+    style.panel_title(left, "Neurons that one neuron influences")
     left.legend(**style.legend_options(loc="center right"))
     right.set_yscale("symlog", linthresh=1)
-    style.axis_names(right, "ticks", "entries carried, per neuron")
-    style.panel_title(right, "What tangents add up to")
+    style.axis_names(right, "ticks", "derivatives carried per neuron")
+    style.panel_title(right, "Derivatives that the factored method carries")
     return figure
 
 
 def draw_blocks() -> Figure:
-    """Where the influence of parameters on neurons can be other than zero, on an endless stream."""
+    """Draw which derivatives of neurons with respect to edges can be non-zero on a stream."""
     h = 12
     graphs = {
         "columns": Topology.columns(2, h, 1),
@@ -132,42 +132,47 @@ def draw_blocks() -> Figure:
             reach |= (reach.astype(int) @ A.astype(int)) > 0
         order = np.lexsort((graph.src, graph.dst))
         order = order[graph.dst[order] >= graph.n_clamped]
-        there = reach[graph.dst[order]][:, graph.n_clamped :].T
-        ax.imshow(np.where(there, 1.0, np.nan), cmap="Blues", vmin=0, vmax=1.4, aspect="auto", interpolation="nearest")
+        nonzero = reach[graph.dst[order]][:, graph.n_clamped :].T
+        ax.imshow(
+            np.where(nonzero, 1.0, np.nan), cmap="Blues", vmin=0, vmax=1.4, aspect="auto", interpolation="nearest"
+        )
         style.quiet_axes(ax)
-        style.axis_names(ax, "edge, by the neuron it leads to", "neuron" if ax is figure.axes[0] else "")
-        share = there.mean()
-        style.panel_title(ax, f"{name}: {share:.0%} of {there.size:,}, {graph.influence_cost():,} multiply-adds")
+        style.axis_names(ax, "edge, sorted by target neuron", "neuron" if ax is figure.axes[0] else "")
+        share = nonzero.mean()
+        style.panel_title(ax, f"{name}: {share:.0%} of {nonzero.size:,}, {graph.influence_cost():,} multiply-adds")
     return figure
 
 
 def draw_price() -> Figure:
-    """What a gradient costs by ticks, as `explain` prices it."""
+    """Draw the cost of a gradient by the number of ticks, as `Mesh.explain` counts it."""
     rng = np.random.default_rng(0)
     edges = [(int(j), 6 + k) for k in range(20) for j in rng.choice(26, 2, replace=False)]
     edges += [(int(j), 26 + k) for k in range(3) for j in rng.choice(np.arange(6, 26), 5, replace=False)]
     graphs = {
-        "5-20-3, every neuron reads two": Topology(5, 20, 3, np.unique(edges, axis=0)),
+        "5-20-3, two in-edges per hidden neuron": Topology(5, 20, 3, np.unique(edges, axis=0)),
         "5-20-3, all connected": Topology.mesh(5, 20, 3),
     }
-    looks = {"factored": (style.POSITIVE, "-"), "blocks": (style.CLASSES[2], "-"), "adjoint": (style.NEGATIVE, "--")}
+    lines = {
+        "factored": (style.POSITIVE, "-"),
+        "influence": (style.CLASSES[2], "-"),
+        "adjoint": (style.NEGATIVE, "--"),
+    }
     figure = Figure(figsize=(11, 3.9), layout="constrained")
     ticks = [4, 5, 6, 8, 10, 12, 16, 20, 24]
     for ax, (name, graph) in zip(figure.subplots(1, 2), graphs.items(), strict=True):
-        found: dict[str, list[float]] = {method: [] for method in looks}
+        found: dict[str, list[float]] = {method: [] for method in lines}
         for K in ticks:
-            told = Mesh(graph, ticks=K, activation="tanh", random_state=0).explain(64)
-            for cost in told.decision.costs:
-                if cost.method in found:
-                    found[cost.method].append(cost.multiply_adds)
+            decision = Mesh(graph, ticks=K, activation="tanh", random_state=0).explain(64).decision
+            for method, values in found.items():
+                values.append(decision.cost(method).multiply_adds)
         for method, values in found.items():
-            colour, dashes = looks[method]
+            colour, dashes = lines[method]
             label = f"{method} ({'backprop' if method == 'adjoint' else 'forward'})"
             ax.plot(ticks, values, dashes, color=colour, label=label)
         ax.set_yscale("log")
         ax.set_xticks([4, 8, 12, 16, 20, 24])
         style.quiet_axes(ax)
-        style.axis_names(ax, "ticks", "multiply-adds a sample")
+        style.axis_names(ax, "ticks", "multiply-adds per sample")
         style.panel_title(ax, name)
     figure.axes[0].legend(**style.legend_options(loc="upper left"))
     return figure
