@@ -195,7 +195,9 @@ def commands_page() -> str:
 
     group = get_command(app)
     text = heading("Command line") + plain_help(group.help or "") + "\n\n"
-    text += "The guide :doc:`Use the command line <../how-to/use-the-command-line>` shows how the commands work together. "
+    text += (
+        "The guide :doc:`Use the command line <../how-to/use-the-command-line>` shows how the commands work together. "
+    )
     text += "``meshnn COMMAND --help`` prints what is here.\n\n" + option_lines(group)
     for name in group.commands:
         command = group.commands[name]

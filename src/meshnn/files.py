@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, held by one process at a time, and what to do when the system refuses."""
+"""Atomic writing of files, locks between processes, and error messages with advice."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ __all__ = ["Lock", "as_path", "explained", "finite", "reason", "replacing", "wri
 
 
 def reason(error: OSError, reading: bool = False) -> str:
-    """Return the message of the system, with advice where it is known.
+    """Return the message of the operating system, with advice for common errors.
 
     >>> reason(OSError(errno.ENOSPC, "No space left on device"))
-    'no space left on the disk; free some or choose another place'
+    'no space left on the disk; free some space or choose another path'
     """
-    denied = "permission denied; choose a place you may use"
+    denied = "permission denied; choose a path that you may access"
     known = {
-        errno.ENOENT: "there is no such file; check the path"
+        errno.ENOENT: "the file does not exist; check the path"
         if reading
         else "its directory does not exist; create it first",
-        errno.ENOTDIR: "what should be its directory is a file; name another directory",
-        errno.EISDIR: "it is a directory; name a file",
+        errno.ENOTDIR: "a part of its path is a file, not a directory; choose another path",
+        errno.EISDIR: "it is a directory; pass the path of a file",
         errno.EACCES: denied,
         errno.EPERM: denied,
-        errno.ENOSPC: "no space left on the disk; free some or choose another place",
+        errno.ENOSPC: "no space left on the disk; free some space or choose another path",
     }
     return known.get(error.errno or 0) or error.strerror or str(error)
 
 
 @contextmanager
 def explained(verb: str, shown: str) -> Iterator[None]:
-    """Raise refusals of the system as a `FileError`: cannot `verb` the file, why, and what to do."""
+    """Raise an `OSError` as a `FileError` that states what failed (`verb`), why, and how to fix it."""
     try:
         yield
     except OSError as error:
@@ -45,21 +45,21 @@ def explained(verb: str, shown: str) -> Iterator[None]:
 
 
 def as_path(path: Any) -> tuple[str, str]:
-    """Return the path as text for the system and as text for people."""
+    """Return the path as text for the operating system and as printable text for messages."""
     if not isinstance(path, (str, os.PathLike)):
         raise FileError(f"path must be a string or a Path, got {path!r}")
     text = os.fsdecode(path)
     shown = text if text.isprintable() else repr(text)
     if not text:
-        raise FileError("the path is empty; name a file")
+        raise FileError("the path is empty; pass the path of a file")
     with suppress(UnicodeEncodeError):
         if b"\0" not in os.fsencode(text):
             return text, shown
-    raise FileError(f"{shown} cannot be the name of a file; name another")
+    raise FileError(f"{shown} is not a valid file name; choose another name")
 
 
 def write_whole(path: str | os.PathLike[str], chunks: Iterable[Any]) -> None:
-    """Write bytes one after the other: all of them, or the old file stays as it was."""
+    """Write chunks of bytes to a file; if writing fails, the old file is unchanged."""
     with replacing(path) as file:
         for chunk in chunks:
             file.write(chunk)
@@ -67,9 +67,9 @@ def write_whole(path: str | os.PathLike[str], chunks: Iterable[Any]) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of `path` when the block ends, and never existed if it fails.
+    """Yield a new file that replaces `path` when the block ends and is deleted if the block fails.
 
-    A link is followed, the permissions of an existing file are kept, and the bytes are on the disk afterwards.
+    Links are followed, the permissions of an existing file are kept, and the bytes are synchronised to the disk.
 
     Examples
     --------
@@ -88,21 +88,23 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         target = os.path.realpath(text)
         mode = _mode_to_keep(target, shown)
         folder = os.path.dirname(target)
-        temporary = os.path.join(folder, f".{secrets.token_hex(8)}.tmp")  # short: fits wherever the target's name does
+        temporary = os.path.join(
+            folder, f".{secrets.token_hex(8)}.tmp"
+        )  # short, in case the file system limits the length of names
         try:
             with open(temporary, "xb", opener=None if mode is None else _open_private) as file:
                 if mode is not None:
-                    with suppress(OSError):  # some file systems know no permissions
+                    with suppress(OSError):  # some file systems have no permissions
                         os.chmod(temporary, mode)
                 yield file
                 file.flush()
-                os.fsync(file.fileno())  # or a power cut could leave the new name on old bytes
+                os.fsync(file.fileno())  # otherwise a power failure could leave a file without its bytes
             os.replace(temporary, target)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
-        with suppress(OSError):  # not every system can do that to a directory
+        with suppress(OSError):  # not every operating system can synchronise a directory
             handle = os.open(folder, os.O_RDONLY)
             try:
                 os.fsync(handle)
@@ -111,35 +113,40 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def _mode_to_keep(target: str, shown: str) -> int | None:
-    """The permissions of the file that will be replaced; None if there is none."""
+    """Return the permissions of the file that will be replaced, or None if there is no such file."""
     try:
         status = os.stat(target)
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "is a directory")
-    if not stat.S_ISREG(status.st_mode):  # replacing /dev/null would be a bad surprise
-        raise FileError(f"cannot write {shown}: it is a device or a pipe; name a file")
-    if not os.access(target, os.W_OK):  # replacing needs no right to the file itself, but its owner meant it
+    if not stat.S_ISREG(status.st_mode):  # do not replace /dev/null by a file
+        raise FileError(f"cannot write {shown}: it is a device or a pipe; pass the path of a file")
+    if not os.access(target, os.W_OK):  # renaming would succeed, but the file is write-protected on purpose
         raise PermissionError(errno.EACCES, "is write-protected")
     return stat.S_IMODE(status.st_mode)
 
 
 def _open_private(path: str, flags: int) -> int:
-    """Nobody else may look in until the permissions are set."""
+    """Open a file that only its owner can read, until its permissions are set."""
     return os.open(path, flags, 0o600)
 
 
 class Lock:
-    """A path that one run holds until `release`, or until its process ends, however it ends.
+    """A lock on a path, held until `release` or until the process ends.
 
-    What is locked is a file beside it, which is gone afterwards; one that a killed process left is no obstacle. Where
-    the system knows no locks, or no file can be made, nothing is held: writing will tell.
+    It locks a file beside the path and deletes it afterwards. The lock file of a killed process does not block others.
+    Where the operating system has no file locks, or the lock file cannot be created, nothing is locked.
 
     Parameters
     ----------
     path : path-like
-        FileError if another run holds it.
+        Path to lock.
+
+    Raises
+    ------
+    FileError
+        If another process holds the lock.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -156,10 +163,10 @@ class Lock:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise FileError(
-                        f"{shown} is in use by {_holder(handle)}; wait for it or name another file"
+                        f"{shown} is in use by {_holder(handle)}; wait until it finishes or pass another path"
                     ) from None
                 else:
-                    if self._is_there(handle):  # or else its holder took it away meanwhile
+                    if self._is_there(handle):  # false if its holder deleted it in the meantime
                         self._handle, handle = handle, -1
                 finally:
                     if handle >= 0:
@@ -174,15 +181,15 @@ class Lock:
             return False
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         handle, self._handle = self._handle, None
         if handle is not None:
             import fcntl
 
             with suppress(OSError):
-                os.unlink(self._beside)  # while it is held, or it might be another's
+                os.unlink(self._beside)  # before unlocking: afterwards it may belong to another process
             with suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_UN)  # a forked process may have the handle, too
+                fcntl.flock(handle, fcntl.LOCK_UN)  # explicit, because a forked process may share the handle
             os.close(handle)
 
     def __del__(self) -> None:

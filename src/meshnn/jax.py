@@ -1,6 +1,6 @@
-"""meshnn in JAX: a net of any graph as a function that `jax.grad`, `jax.jit` and `jax.vmap` take.
+"""meshnn in JAX: a mesh as a function for `jax.grad`, `jax.jit` and `jax.vmap`.
 
-JAX is imported when a function is made, not before.
+JAX is imported by the first call of `mesh_function`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ __all__ = ["mesh_function"]
 
 
 def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
-    """The function of a mesh, `f(parameters, x)`, run by meshnn's kernels on the CPU inside JAX.
+    """Return a mesh as a function `f(parameters, x)` for JAX; meshnn's kernels run it on the CPU.
 
-    It can be compiled, batched and differentiated once by both arguments (`jax.grad`, `jax.vjp`, `jax.jacrev`); JAX
-    calls back into Python for it (`jax.pure_callback`).
+    The function can be compiled, batched and differentiated once with respect to both arguments (`jax.grad`,
+    `jax.vjp`, `jax.jacrev`). JAX calls it through `jax.pure_callback`.
 
     Parameters
     ----------
     mesh : Mesh
-        Its graph, ticks, activations, ties and fixed weights; what it learns is handed in.
+        Provides the graph, ticks, activations, ties and fixed weights. The trained weights are an argument of `f`.
 
     Returns
     -------
     f : callable
-        Of parameters `(n_parameters,)` and x `(..., n_inputs)`, both of the dtype of the mesh, to outputs
+        Maps parameters `(n_parameters,)` and x `(..., n_inputs)`, both with the dtype of the mesh, to outputs
         `(..., n_outputs)`.
 
     Examples
@@ -44,7 +44,9 @@ def mesh_function(mesh: Mesh) -> Callable[[Any, Any], Any]:
     Array([1., 1.], dtype=float32)
     """
     if not isinstance(mesh, Mesh):
-        raise MeshError(f"mesh_function takes a Mesh, got {type(mesh).__name__}; an estimator has one, `mesh_`")
+        raise MeshError(
+            f"mesh_function expects a Mesh, got {type(mesh).__name__}; for a fitted estimator pass its `mesh_`"
+        )
     import jax
     import jax.numpy as jnp
 

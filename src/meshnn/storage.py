@@ -5,14 +5,14 @@
                    format    "meshnn"
                    version   "2"
                    tree      the tree as JSON: {"$array": name} stands for an array, {"$float": "nan"} (inf, -inf) for
-                             numbers that JSON does not know; keys that begin with $ have one more in front
-                   sha256    over version, tree, and every array's name, dtype, shape and bytes
+                             a number that JSON cannot hold; a key that begins with $ is stored with a second $
+                   sha256    of version, tree, and every array's name, dtype, shape and bytes
     the rest   the bytes of the arrays, little endian, without gaps
 
-Any safetensors tool opens it, and that library takes files apart here: it believes no offset, shape or length. The
-front is put together here, because the library orders metadata by chance, and the same tree shall give the same file.
+Any safetensors tool opens these files, and the safetensors library, which validates offsets, shapes and lengths, parses
+them here. The header is written here: the library orders metadata randomly, but equal trees must give equal files.
 
-Files are not trusted: sizes are checked before memory is taken, and nothing in a file is ever run.
+Files are not trusted: sizes are checked before memory is allocated, and no code from a file is executed.
 """
 
 from __future__ import annotations
@@ -38,26 +38,28 @@ __all__ = ["FileError", "Tree", "read", "write"]
 #: Nested dictionaries and lists of str, int, float, bool, None and arrays.
 Tree = dict[str, Any]
 
-# safetensors' name of a dtype -> numpy's
+# safetensors' name of a dtype -> numpy's name
 _DTYPES = {"BOOL": "|b1", "I8": "|i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "U8": "|u1", "U16": "<u2",
            "U32": "<u4", "U64": "<u8", "F32": "<f4", "F64": "<f8"}  # fmt: skip
 
 
 class _Format:
     version = 2
-    longest = 100_000_000  # bytes of JSON that safetensors tools accept
-    deepest = 32  # levels of a tree; Python's own limit depends on who calls
-    growth = 64  # bytes of Python objects that one byte of JSON can become; nested lists reach 44
+    longest = 100_000_000  # maximum number of bytes of JSON in safetensors tools
+    deepest = 32  # maximum nesting; Python's recursion limit depends on the depth of the caller
+    growth = 64  # maximum bytes of Python objects per byte of JSON; nested lists reach 44
 
 
 def write(path: str | os.PathLike[str], tree: Tree) -> None:
-    """Save a tree: all of it, or the old file stays as it was.
+    """Save a tree; if writing fails, the old file is unchanged.
 
     Parameters
     ----------
-    path : where to save; a link is followed, the permissions of an existing file are kept
-    tree : dictionaries with str keys and lists, of str, int, float, bool, None and arrays of bool, int8 to int64, uint8
-        to uint64, float32 or float64; the order of keys is lost
+    path : path-like
+        File to write. Links are followed, and the permissions of an existing file are kept.
+    tree : dict
+        Nested dictionaries with str keys and lists of str, int, float, bool, None and arrays. Arrays have a dtype from
+        bool, int8 to int64, uint8 to uint64, float32 and float64. The order of keys is not stored.
 
     Examples
     --------
@@ -79,7 +81,7 @@ def write(path: str | os.PathLike[str], tree: Tree) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> Tree:
-    """Load what `write` saved, bit for bit; anything else is refused. Arrays are writable."""
+    """Return the tree that `write` saved, bit for bit, with writable arrays; raise a `FileError` for any other file."""
     text, shown = as_path(path)
     try:
         with explained("read", shown), open(text, "rb", opener=_open_without_waiting) as file:
@@ -87,20 +89,20 @@ def read(path: str | os.PathLike[str]) -> Tree:
     except _FaultError as fault:
         raise FileError(f"{shown} is damaged: {fault}; restore it from a backup or save it again") from None
     except MemoryError:
-        raise MemoryLimitError(f"reading {shown} took more memory than there is; free some") from None
+        raise MemoryLimitError(f"reading {shown} needs more memory than is available; free some memory") from None
 
 
 class _FaultError(ValueError):
-    """A fault in a file, in words that follow the name of the file."""
+    """A fault in a file. Its message follows the name of the file."""
 
 
 # Writing
 
 
 def _pack(tree: Tree) -> list[Any]:
-    """The file as buffers to be written one after the other."""
+    """Return the file as a list of buffers, in order."""
     if not isinstance(tree, dict):
-        raise _FaultError(f"what is saved must be a dictionary, got {type(tree).__name__}")
+        raise _FaultError(f"the tree must be a dictionary, got {type(tree).__name__}")
     arrays: dict[str, Array] = {}
     flat = _flatten(tree, (), arrays)
     try:
@@ -110,7 +112,9 @@ def _pack(tree: Tree) -> list[Any]:
     version = str(_Format.version)
     digest, codes = _digest(version, text, arrays), {numpy: code for code, numpy in _DTYPES.items()}
     entries: Tree = {"__metadata__": {"format": "meshnn", "version": version, "tree": text, "sha256": digest}}
-    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # wide ones first: all lie aligned
+    order = sorted(
+        arrays, key=lambda name: (-arrays[name].itemsize, name)
+    )  # wide dtypes first, so that all arrays are aligned
     end = 0
     for name in order:
         a = arrays[name]
@@ -119,12 +123,14 @@ def _pack(tree: Tree) -> list[Any]:
     front = _dump(entries, sort_keys=False).encode()
     front += b" " * (-len(front) % 8)
     if len(front) > _Format.longest:
-        raise _FaultError(f"all but its arrays takes {len(front):,} bytes, more than {_Format.longest:,}; use arrays")
+        raise _FaultError(
+            f"its values outside of arrays take {len(front):,} bytes, more than {_Format.longest:,}; use arrays"
+        )
     return [len(front).to_bytes(8, "little"), front, *(_bytes(arrays[name]) for name in order)]
 
 
 def _flatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> Any:
-    """Return plain JSON values with a mark for every array, which is put aside under the path to it."""
+    """Return JSON values with a placeholder per array; arrays are added to `arrays`, named by their path."""
     if len(place) >= _Format.deepest and isinstance(value, (dict, list)):
         raise _FaultError(f"{_named(place[:3])}... is nested more than {_Format.deepest} deep; flatten it")
     if isinstance(value, dict):
@@ -139,7 +145,7 @@ def _flatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> An
         return [_flatten(item, (*place, k), arrays) for k, item in enumerate(value)]
     if isinstance(value, np.ndarray):
         name = ".".join(map(str, place))
-        while name in arrays or name == "__metadata__":  # a key with a dot in it
+        while name in arrays or name == "__metadata__":  # two paths with the same name, because a key contains a dot
             name += "'"
         arrays[name] = _as_little_endian(value, place)
         return {"$array": name}
@@ -154,7 +160,7 @@ def _flatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> An
 
 
 def _as_little_endian(array: Array, place: tuple[Any, ...]) -> Array:
-    """The array as it will lie in the file."""
+    """Return the array in the byte order and layout of the file."""
     if isinstance(array, np.ma.MaskedArray):
         raise _FaultError(f"{_named(place)} must be a plain numpy array, got {type(array).__name__}")
     dtype = array.dtype.newbyteorder("<")
@@ -162,7 +168,7 @@ def _as_little_endian(array: Array, place: tuple[Any, ...]) -> Array:
         raise _FaultError(f"{_named(place)} has dtype {array.dtype}, expected one of {', '.join(_DTYPES)}")
     plain: Array = np.asarray(array, dtype=dtype, order="C")
     if not _has_clean_bools(plain):
-        raise _FaultError(f"{_named(place)} is bool but holds bytes other than 0 and 1")
+        raise _FaultError(f"{_named(place)} has dtype bool, but contains bytes other than 0 and 1")
     return plain
 
 
@@ -174,33 +180,33 @@ def _named(place: tuple[Any, ...]) -> str:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """A pipe would make us wait for its other end."""
+    """Open a file without blocking on a named pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _content(file: BufferedReader, shown: str) -> bytes:
-    """All bytes of a file whose size can be believed and fits."""
+    """Return all bytes of a regular file, after a check that they fit into memory."""
     status = os.fstat(file.fileno())
     size = status.st_size
     if not stat.S_ISREG(status.st_mode):
-        raise FileError(f"cannot read {shown}: it is a device or a pipe; name a file")
+        raise FileError(f"cannot read {shown}: it is a device or a pipe; pass the path of a file")
     if size == 0:
         raise _FaultError("it is empty")
     first = file.read(8)
     n = int.from_bytes(first, "little")
     if n > min(size - 8, _Format.longest):
         raise _foreign(shown)
-    # the bytes, the arrays made of them, and what JSON becomes
-    check_fits(2 * size + _Format.growth * n, f"reading {shown}", "free some memory or read it on a larger machine")
+    # the bytes, the arrays made of them, and the Python objects made of the JSON
+    check_fits(2 * size + _Format.growth * n, f"reading {shown}", "free some memory or use a machine with more memory")
     return first + file.read(size - 8)
 
 
 def _foreign(shown: str) -> FileError:
-    return FileError(f"{shown} is not a .mesh file, or a badly damaged one; name a file that meshnn saved")
+    return FileError(f"{shown} is not a .mesh file or is severely damaged; pass a file that meshnn saved")
 
 
 def _unpack(content: bytes, shown: str) -> Tree:
-    """The tree in the bytes of a file."""
+    """Return the tree in the bytes of a file."""
     n = int.from_bytes(content[:8], "little")
     try:
         front = _parse(content[8 : 8 + n])
@@ -213,20 +219,22 @@ def _unpack(content: bytes, shown: str) -> Tree:
     native = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in arrays.items()}
     tree: Tree = _unflatten(_parse(text), (), native)
     if native:
-        raise _FaultError(f"array {shorten(min(native))} belongs nowhere")
+        raise _FaultError(f"array {shorten(min(native))} is not part of the tree")
     return tree
 
 
 def _metadata(shown: str, metadata: Any) -> tuple[str, str, str]:
-    """Return version, tree and checksum, if the file is one of ours that we can read."""
+    """Return version, tree and checksum of a .mesh file of the current version."""
     match metadata:
         case {"format": "meshnn", "version": str(version), "tree": str(text), "sha256": str(checksum)}:
             if version == str(_Format.version):
                 return version, text, checksum
-            what = f"{shown} has file format {shorten(version)}, this meshnn reads {_Format.version}"
-            raise FileError(f"{what}; load it with the meshnn that wrote it")
+            what = (
+                f"{shown} has file format {shorten(version)}, but this version of meshnn reads format {_Format.version}"
+            )
+            raise FileError(f"{what}; load it with the version of meshnn that wrote it")
         case {"format": "meshnn"}:
-            raise _FaultError("its metadata is not complete")
+            raise _FaultError("its metadata is incomplete")
     raise _foreign(shown)
 
 
@@ -241,14 +249,18 @@ def _arrays(content: bytes) -> dict[str, Array]:
                 raise _FaultError(f"array {shorten(name)} has dtype {entry['dtype']}, expected one of {kinds}")
             found[name] = np.ndarray(entry["shape"], _DTYPES[entry["dtype"]], buffer=entry["data"])
             if not _has_clean_bools(found[name]):
-                raise _FaultError(f"bool array {shorten(name)} holds more than 0 and 1")
-    except (SafetensorError, ValueError, OverflowError) as error:  # no elements, yet a shape too large for numpy
+                raise _FaultError(f"bool array {shorten(name)} contains bytes other than 0 and 1")
+    except (
+        SafetensorError,
+        ValueError,
+        OverflowError,
+    ) as error:  # ValueError: an empty array with a shape too large for numpy
         raise _FaultError(" ".join(str(error).split())[:200]) from None
     return found
 
 
 def _unflatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> Any:
-    """The inverse of `_flatten`; arrays are taken out of those there are."""
+    """Return the inverse of `_flatten`; the arrays used are removed from `arrays`."""
     if len(place) >= _Format.deepest and isinstance(value, (dict, list)):
         raise _FaultError(f"it is nested more than {_Format.deepest} deep")
     if isinstance(value, list):
@@ -265,7 +277,7 @@ def _unflatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> 
     found = {}
     for key, item in value.items():
         if not _is_unicode(key) or (key.startswith("$") and not key.startswith("$$")):
-            raise _FaultError(f"{_named(place)} has the key {shorten(key)}")
+            raise _FaultError(f"{_named(place)} has the invalid key {shorten(key)}")
         found[key[1:] if key.startswith("$") else key] = _unflatten(item, (*place, key), arrays)
     return found
 
@@ -274,27 +286,27 @@ def _unflatten(value: Any, place: tuple[Any, ...], arrays: dict[str, Array]) -> 
 
 
 def _dump(value: Any, sort_keys: bool = True) -> str:
-    """Compact JSON in ASCII; the same value gives the same text."""
+    """Return compact, deterministic JSON in ASCII."""
     return json.dumps(value, sort_keys=sort_keys, separators=(",", ":"), allow_nan=False)
 
 
 def _parse(text: str | bytes) -> Tree:
-    """The dictionary of a JSON text; a key that comes twice is refused, as readers disagree on which one counts."""
+    """Return the dictionary in a JSON text; duplicate keys are refused, because parsers treat them differently."""
 
-    def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) != len(pairs):
-            raise ValueError("a key comes twice")
+            raise ValueError("duplicate key")
         return dict(pairs)
 
     def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is no JSON")
+        raise ValueError(f"{constant} is not valid JSON")
 
     try:
-        found = json.loads(text, object_pairs_hook=without_doubles, parse_constant=refuse)
+        found = json.loads(text, object_pairs_hook=without_duplicates, parse_constant=refuse)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise _FaultError("its tree is not a dictionary in JSON")
+        raise _FaultError("its tree is not a JSON dictionary")
     return found
 
 
@@ -307,7 +319,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _digest(version: str, tree: str, arrays: dict[str, Array]) -> str:
-    """The checksum: a JSON list of all but the numbers, then the numbers, arrays sorted by name."""
+    """Return the SHA-256 of a JSON list of everything but the array contents, then the contents, sorted by name."""
     names = sorted(arrays)
     front = [version, tree, [[name, arrays[name].dtype.str, list(arrays[name].shape)] for name in names]]
     digest = hashlib.sha256(_dump(front).encode())
@@ -317,10 +329,10 @@ def _digest(version: str, tree: str, arrays: dict[str, Array]) -> str:
 
 
 def _bytes(array: Array) -> memoryview:
-    """The memory of a contiguous array."""
+    """Return the bytes of a contiguous array."""
     return array.reshape(-1).view(np.uint8).data
 
 
 def _has_clean_bools(array: Array) -> bool:
-    """Whether every bool is 0 or 1: compiled code is free to do anything with another byte."""
+    """Return whether every bool is 0 or 1; other bytes are undefined behaviour in compiled code."""
     return array.dtype.kind != "b" or bool(array.view(np.uint8).max(initial=0) < 2)

@@ -1,6 +1,6 @@
-"""meshnn in PyTorch: nets of any graph as layers, and `nn.Sequential` to meshes and back.
+"""meshnn in PyTorch: meshes as layers, and conversion between `nn.Sequential` and meshes.
 
-Importing this imports PyTorch; `import meshnn` does not.
+Importing this module imports PyTorch; `import meshnn` does not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The paper's numerical test, made strict: forward-only gradients against an independent reference.
+"""A stricter version of the paper's numerical test: forward-only gradients against an independent reference.
 
 The paper compares 100 random nets 5-10-3 on batches of 10 and reports the 95% confidence intervals of the (summed)
-absolute differences. Its nets have no edges into inputs that are compared and run 1 or 2 ticks, where its algorithm is
-right. Here the matrix is dense: edges into inputs, self-loops and cycles, up to 5 ticks.
+absolute differences. It compares no edges into inputs and runs 1 or 2 ticks, for which its algorithm is correct. Here
+the adjacency matrix is dense, with edges into inputs, self-loops and cycles, and runs take up to 5 ticks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from meshnn.errors import MeshError
 from meshnn.mesh import Mesh
 from meshnn.plan import METHODS
 
-#: Largest difference allowed, relative to the largest entry of the reference.
+#: Maximum difference, relative to the largest entry of the reference.
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 
 Array = NDArray[np.float64]
@@ -46,28 +46,28 @@ class ErrorInterval:
 
 @dataclass(frozen=True)
 class Row:
-    """One dtype, number of ticks and method over all nets."""
+    """The result of one dtype, number of ticks and gradient method over all nets."""
 
     dtype: str
     ticks: int
     method: str
     states: ErrorInterval  # sums of absolute differences
     gradients: ErrorInterval
-    worst: float  # largest relative difference of a state or gradient; NaN if one is not a number
+    worst: float  # largest relative difference of a state or gradient; NaN if any of them is NaN
     tolerance: float
     passed: bool  # whether every net stayed within the tolerance
 
 
 @dataclass
 class VerifyReport:
-    """All rows of a verification."""
+    """The result of a verification, one row per dtype, number of ticks and method."""
 
     tests: int
     seed: int
     activation: str
     reference: str
     rows: list[Row] = field(default_factory=list)
-    #: Mean and half width of the 95% confidence intervals that the paper reports, in float32.
+    #: Mean and half width of the 95% confidence intervals in the paper (float32).
     paper: ClassVar = {"states": (0.00024, 0.000047), "gradients": (0.000011, 0.0000053)}
 
     @property
@@ -76,12 +76,12 @@ class VerifyReport:
         return all(row.passed for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return the report as plain values for JSON."""
         return asdict(self) | {"passed": self.passed, "paper": self.paper}
 
 
 def _numpy_reference(A: Array, X: Array, y: Labels, ticks: int, n_outputs: int, activation: str) -> tuple[Array, Array]:
-    """Return states (ticks + 1, batch, n) and dE/dA by plain backprop in NumPy: shares nothing with the engine."""
+    """Return states (ticks + 1, batch, n) and dE/dA by backprop in NumPy, independent of the engine."""
     from scipy.special import softmax
 
     n, n_inputs = A.shape[0], X.shape[1]
@@ -105,7 +105,7 @@ def _numpy_reference(A: Array, X: Array, y: Labels, ticks: int, n_outputs: int, 
 
 
 def _torch_reference(A: Array, X: Array, y: Labels, ticks: int, n_outputs: int, activation: str) -> tuple[Array, Array]:
-    """Return the same by PyTorch's automatic differentiation."""
+    """Return the states and dE/dA by automatic differentiation in PyTorch."""
     import torch
 
     phi: Any = getattr(torch, activation)
@@ -119,7 +119,7 @@ def _torch_reference(A: Array, X: Array, y: Labels, ticks: int, n_outputs: int, 
 
 
 def references() -> list[str]:
-    """Return the references that can be used here, the preferred one first."""
+    """Return the installed references, the preferred one first."""
     return ["torch", "numpy"] if find_spec("torch") else ["numpy"]
 
 
@@ -131,7 +131,9 @@ def verify(
     available = references()
     reference = known("reference", reference or available[0], ["torch", "numpy"])
     if reference not in available:
-        raise MeshError("PyTorch is not installed; pip install 'meshnn[torch]' brings it, or use the reference numpy")
+        raise MeshError(
+            "PyTorch is not installed; install it with pip install 'meshnn[torch]', or use reference=\"numpy\""
+        )
     known("activation", activation, ["relu", "tanh"])
     report = VerifyReport(tests, seed, activation, reference)
     cases = [(dtype, ticks) for dtype in TOLERANCE for ticks in range(1, 6)]
@@ -143,21 +145,21 @@ def verify(
         states, allowed = ErrorInterval.of([one.states for one in found]), TOLERANCE[dtype]
         for method in METHODS:
             gradients = ErrorInterval.of([one.gradients[method] for one in found])
-            worst = float(np.max([one.relative[method] for one in found]))  # max() would forget a NaN
+            worst = float(np.max([one.relative[method] for one in found]))  # max() would ignore a NaN
             report.rows.append(Row(dtype, ticks, method, states, gradients, worst, allowed, worst <= allowed))
     return report
 
 
 class Difference(NamedTuple):
-    """The differences of one net."""
+    """The differences between one net and the reference."""
 
-    states: float  # sum of the absolute differences
-    gradients: dict[str, float]  # by method
-    relative: dict[str, float]  # the largest of states and gradients, over the largest entry
+    states: float  # sum of the absolute differences of the states
+    gradients: dict[str, float]  # the same of the gradient, by method
+    relative: dict[str, float]  # largest difference of states and gradient, relative to the largest entry, by method
 
 
 def compare(dtype: str, ticks: int, tests: int, seed: int, activation: str, reference: str) -> Iterator[Difference]:
-    """Yield the differences of random nets, one after the other."""
+    """Yield the difference of one random net at a time."""
     run = _torch_reference if reference == "torch" else _numpy_reference
     n, n_inputs, n_outputs, batch = 18, 5, 3, 10
     rng = np.random.default_rng([seed, ticks])
@@ -168,7 +170,7 @@ def compare(dtype: str, ticks: int, tests: int, seed: int, activation: str, refe
     t = mesh.topology
     for _ in range(tests):
         mesh.weights = rng.standard_normal(t.n_edges) * np.sqrt(2.0 / n)
-        A = np.zeros((n, n))  # the very numbers that the mesh holds
+        A = np.zeros((n, n))  # the weights after conversion to the dtype of the mesh
         A[t.src, t.dst] = mesh.weights
         X = rng.standard_normal((batch, n_inputs)).astype(mesh.dtype).astype(np.float64)
         y = rng.integers(0, n_outputs, batch)
@@ -182,6 +184,6 @@ def compare(dtype: str, ticks: int, tests: int, seed: int, activation: str, refe
 
 
 def _differences(got: NDArray[Any], want: Array) -> tuple[float, float]:
-    """Return the sum of the absolute differences, and the largest relative to the largest entry."""
+    """Return the sum of the absolute differences, and the largest one relative to the largest entry."""
     difference = np.abs(got - want)
     return float(difference.sum()), float(difference.max() / (np.abs(want).max() or 1.0))

@@ -1,4 +1,4 @@
-"""Commands that packages bring along: the reproduction of the paper, and those of other packages."""
+"""Commands from entry points: the reproduction of the paper, and those of other packages."""
 
 import sys
 
@@ -10,7 +10,7 @@ WORKING = """
 from typing import Annotated
 import typer
 def greet(name: Annotated[str, typer.Argument(help="A name.")]) -> None:
-    "Say hello."
+    "Print hello."
     print("hello", name)
 def info() -> None:
     print("another info")
@@ -19,7 +19,7 @@ def info() -> None:
 
 @pytest.fixture(autouse=True)
 def polite(tmp_path, monkeypatch):
-    """A package that adds three commands, of which one is broken and one has the name of one of ours."""
+    """A package that adds three commands: a working one, a broken one and one with the name of a built-in command."""
     (tmp_path / "polite.py").write_text(WORKING)
     folder = tmp_path / "polite-1.0.dist-info"
     folder.mkdir()
@@ -34,7 +34,7 @@ def polite(tmp_path, monkeypatch):
 
 def test_commands_of_packages_are_there():
     shown = meshnn("--help").stdout
-    for words in ("Say hello.", "Run the paper's experiments", "lost", "Show what a .mesh file holds"):
+    for words in ("Print hello.", "reproduce", "lost", "Show the contents of a .mesh file"):
         assert words in shown
     assert "meshnn greet [OPTIONS]" in meshnn("greet", "-h").stdout
     assert meshnn("greet", "Ada").stdout == "hello Ada\n"

@@ -36,7 +36,7 @@ def test_verify(tmp_path):
 
 
 def test_verify_fails_with_exit_code_1(monkeypatch, capsys):
-    """With a tolerance that rounding cannot meet, the command must say so and fail."""
+    """A tolerance below rounding makes the command report a failure."""
     import meshnn.verify as module
     from meshnn.cli import main
 

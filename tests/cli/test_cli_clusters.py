@@ -1,4 +1,4 @@
-"""`meshnn fit` in processes of its own: clusters, signals, limits of the system."""
+"""`meshnn fit` in separate processes: clusters and signals."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def test_a_cluster_without_workers_or_a_scheduler(numbers):
 
 
 @pytest.mark.slow
-def test_a_cluster_learns_the_same_whatever_it_is(tmp_path, numbers):
+def test_the_number_of_workers_does_not_change_the_model(tmp_path, numbers):
     found = []
     for processes in (1, 2):
         done = in_a_process("fit", str(numbers), "--target", "y", *FAST, "--drop", "a", "--json",
@@ -78,11 +78,11 @@ def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
     out = tmp_path / "out.mesh"
     command = [sys.executable, "-m", "meshnn", "fit", str(numbers), "--target", "y", "--l2", "0", "--hidden", "2",
                "--solver", "adam", "--max-epochs", "10000000", "--tol", "0", "--out", str(out), *where]  # fmt: skip
-    # a group of its own, all of which gets the signal, as from a terminal
+    # a process group of its own: as from a terminal, all of its processes get SIGINT
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **quiet, text=True, start_new_session=True) as run:
         lines = []
-        while not any("  loss " in line for line in lines[-1:]):  # of an epoch that is done
+        while not any("  loss " in line for line in lines[-1:]):  # of a finished epoch
             lines.append(run.stderr.readline())
             assert lines[-1], lines
         if number == signal.SIGINT:
@@ -92,7 +92,7 @@ def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
         try:
             rest = run.communicate(timeout=300)[1]
         finally:
-            run.kill()  # whatever went wrong, it does not go on for ever
+            run.kill()  # also after a failure
         assert run.returncode == code, rest
     assert "interrupted after epoch" in rest
     assert "Traceback" not in rest

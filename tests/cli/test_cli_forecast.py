@@ -22,7 +22,7 @@ QUICK = ["--origins", "3", "--horizon", "6"]
 
 @pytest.fixture(scope="module")
 def waves(tmp_path_factory):
-    """A table with two series, unordered days of which one is not there, and a gap."""
+    """A table with two series, unsorted days, a missing day and a missing value."""
     path = tmp_path_factory.mktemp("waves") / "waves.csv"
     days = np.arange("2024-02-01", "2024-04-01", dtype="datetime64[D]")
     rows = [f"{day},{20 + 5 * math.sin(k * 2 * math.pi / 7):.3f},{k}" for k, day in enumerate(days)]
@@ -93,7 +93,7 @@ def test_a_column_alone_is_counted(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     few = tmp_path / "few.csv"
     few.write_text("y\n1\n2\n3\n4\n5\n")
-    assert "too few values for a test on the past" in meshnn("forecast", few, "--horizon", "1").stderr
+    assert "too few values for a back-test" in meshnn("forecast", few, "--horizon", "1").stderr
 
 
 def test_columns_that_explain_the_series(tmp_path):
@@ -121,12 +121,12 @@ def test_columns_that_explain_the_series(tmp_path):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ("", "sales, visits; name the series with --target"), ("--target price", "no column price"),
+    ("", "sales, visits; pass the column of the series with --target"), ("--target price", "no column price"),
     ("--by date", "no column date"), ("--target day", "'2024-02-01' in row 1"), ("--horizon 0", "--horizon"),
     ("--target sales --by sales", "--by: sales"), ("--level 90", "--level"), ("--season week", "'week'"),
     ("--season -4", "--season"), ("--picture a.jpg", ".svg, .png or .pdf"), ("--model a.csv", "--model: a.csv"),
     ("--out nowhere/a.csv", "does not exist"), ("--target sales --out a.xls", "a.xls"),
-    ("--out waves.csv", "is the table, which would be lost"),
+    ("--out waves.csv", "is the table and would be overwritten"),
     ("--target sales --exogenous visitors", "no column visitors"),
     ("--target sales --exogenous visits,sales", "--exogenous: sales"),
     ("--target sales --exogenous visits", "0 such rows; add rows without a value of sales"),

@@ -1,4 +1,4 @@
-"""Whatever is asked of the command line, one line and an exit code is all that may go wrong."""
+"""Random arguments and files: every error of the command line is one line and an exit code."""
 
 import io
 import json
@@ -17,13 +17,13 @@ from commands import in_a_process
 from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology, load
 from meshnn.cli.commands import _Commands, main
 
-ALLOWED = {0, 1, 2, 130}  # 1 only as verify's answer: see below
+ALLOWED = {0, 1, 2, 130}  # 1 only from verify, see `check`
 NUMBERS = ("nan", "inf", "-inf", "-1", "0", "1", "2", "1e400", "1e-400", "3.5", "99999999999999999999", "", "ü",
            "\x00", "x")  # fmt: skip
 
 
 class Stream(io.TextIOWrapper):
-    """A pipe's end in memory; strict, so that a character that cannot be shown would be an error."""
+    """A pipe in memory with strict encoding: a character that cannot be encoded raises an error."""
 
     def __init__(self, encoding):
         super().__init__(io.BytesIO(), encoding=encoding)
@@ -34,13 +34,13 @@ class Stream(io.TextIOWrapper):
 
 
 def run(arguments, encoding="utf-8"):
-    """Exit code, stdout and stderr of a command in this process."""
+    """Return the exit code, stdout and stderr of a command in this process."""
     before = sys.stdout, sys.stderr
     out, err = streams = Stream(encoding), Stream(encoding)
     sys.stdout, sys.stderr = streams
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("default")  # as in a process of its own
+            warnings.simplefilter("default")  # as in a separate process
             main([str(argument) for argument in arguments])
     except SystemExit as stop:
         return stop.code, out.text(), err.text()
@@ -49,22 +49,22 @@ def run(arguments, encoding="utf-8"):
 
 
 def check(arguments, code, out, err):
-    """What holds of every run."""
+    """Assert the conditions of every run."""
     shown = f"{arguments} -> {code}\n{out[-500:]}\n{err[-2000:]}"
     assert code in ALLOWED, shown
     assert "Traceback" not in out + err, shown
-    assert "(a bug:" not in err, shown
-    said = [line for line in err.splitlines() if line.startswith("meshnn:")]
+    assert "this is a bug" not in err, shown
+    errors = [line for line in err.splitlines() if line.startswith("meshnn:")]
     if code == 2 and "--help" not in err + out and "Usage:" not in out:
-        assert len(said) == 1, shown
-        assert err.splitlines()[-1] == said[0], shown
+        assert len(errors) == 1, shown
+        assert err.splitlines()[-1] == errors[0], shown
     if code == 1:
         assert arguments[0] == "verify", shown
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Good files and bad ones of every kind, by name."""
+    """A folder with valid and invalid files of every kind."""
     folder = tmp_path_factory.mktemp("fuzz ü")
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 2)), np.arange(40) % 2
@@ -95,24 +95,24 @@ def files(tmp_path_factory):
     return folder
 
 
-#: What every command is tried with: sizes are kept small, so that what does run is quick.
+#: Options of every command that keep its runs short.
 SMALL = dict.fromkeys(("predict", "evaluate", "export", "import", "info", "explain", "plot"), ()) | {
     "fit": ("--max-epochs", "2", "--solver", "adam", "--hidden", "2"),
     "stream": ("--hidden", "2", "--quiet"),
-    "play": ("--port", "70000"),  # refused: what it serves has tests of its own
+    "play": ("--port", "70000"),  # refused: the server has tests of its own
     "forecast": ("--horizon", "2", "--origins", "1"),
     "verify": ("--tests", "1", "--reference", "numpy"),
     "reproduce": ("--quick", "--trials", "0"),  # refused: the experiments have tests of their own
 }
 
 
-#: Options that would make a run long, or delete what other tests need.
+#: Options that would make a run long, or delete files of other tests.
 LEFT_OUT = ("--clear", "--max-epochs", "--n-restarts", "--iterations", "--tests", "--trials", "--memory", "--measure",
             "--horizon", "--origins", "--port")  # fmt: skip
 
 
 def options_of(command):
-    """The options of a command, and whether each takes a value."""
+    """Return the options of a command, and whether each is a flag."""
     from typer.main import get_command
 
     from meshnn.cli.commands import app
@@ -152,7 +152,7 @@ TRIES = {"stream": 20, "verify": 5, "reproduce": 10, "plot": 10, "play": 10, "fo
 @pytest.mark.parametrize("encoding", ["utf-8", pytest.param("ascii", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", list(_Commands()))
 def test_nothing_but_one_line(command, encoding, files, tmp_path, monkeypatch):
-    own = tmp_path / "own"  # commands may write over what they find there
+    own = tmp_path / "own"  # commands may overwrite the files
     shutil.copytree(files, own, ignore=shutil.ignore_patterns("locked*"))
     (own / "locked.csv").touch(mode=0)
     monkeypatch.chdir(own)

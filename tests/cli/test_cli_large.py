@@ -30,7 +30,7 @@ def test_a_folder_is_learned_and_files_make_no_difference(tmp_path, numbers):
     again = fitted(other, "--test", "0.25")
     for key in ("test", "train", "loss", "edges"):
         assert again[key] == found[key]
-    (tmp_path / "rows.csv").write_text("y,b,a\n1,2,3\n")  # the model finds its columns by name, as any other
+    (tmp_path / "rows.csv").write_text("y,b,a\n1,2,3\n")  # columns are found by name
     assert meshnn("predict", out, tmp_path / "rows.csv").stdout.startswith("prediction\n")
 
 
@@ -69,7 +69,7 @@ def test_a_class_that_is_only_among_the_rows_to_test(tmp_path):
     found = fitted(write(tmp_path / "folder", [with_column(table(), "y", labels)]))
     assert found["classes"] == ["no", "yes"]
     assert sum(map(sum, found["test"]["confusion"])) == found["test"]["rows"] - 1
-    assert any("1 row of classes that the model does not know, e.g. 'new'" in note for note in found["notes"])
+    assert any("1 row with a class that is not in the training data, e.g. 'new'" in note for note in found["notes"])
 
 
 def test_columns_may_be_dropped_and_said_by_folders(tmp_path):
@@ -90,7 +90,7 @@ def test_a_parquet_file_is_read_in_blocks_if_it_is_large(monkeypatch, tmp_path, 
     monkeypatch.setattr(reader, "LARGE", 1000)
     done = meshnn("fit", file, "--target", "y", *FAST, "--out", tmp_path / "m.mesh")
     assert "1,200 rows in" in done.stderr
-    assert "read block by block; 840 rows to learn from, 360 to test on" in done.stderr
+    assert "read block by block; 840 rows for training, 360 for the test" in done.stderr
     assert meshnn("evaluate", tmp_path / "m.mesh", file, "--json").returncode == 0
 
 
@@ -107,7 +107,7 @@ def test_npy_files(tmp_path):
         assert message in refused("fit", file, "--target", target, *FAST)
     given = ("fit", file, "--target", tmp_path / "y.npy", *FAST)
     assert "have no names" in refused(*given, "--drop", "a")
-    assert "--on: a cluster learns from Parquet files" in refused(*given, "--on", "dask:2")
+    assert "--on needs Parquet files" in refused(*given, "--on", "dask:2")
     stream = ("stream", file, "--target", "y", "--out", tmp_path / "s.mesh")
     assert "no column y; the columns are x0, x1, x2" in refused(*stream)
 
@@ -118,7 +118,7 @@ def test_npy_files(tmp_path):
     (lambda: [], "folder has no .parquet file"),
     (lambda: [table().slice(0, 1)], "1 row, expected at least 2"),
     (lambda: [with_column(table(), "y", [2.5] * 1200)], "the target is 2.5 in every row"),
-    (lambda: [with_column(table(), "y", ["k"] * 1200)], "has only the class 'k'"),
+    (lambda: [with_column(table(), "y", ["k"] * 1200)], "has only one class, 'k'"),
     (lambda: [table().select(["y"])], "has no column to learn from"),
 ], ids=range(7))  # fmt: skip
 def test_folders_that_cannot_be_learned_from(tmp_path, make, message):
@@ -133,9 +133,9 @@ def test_options_that_make_no_sense(tmp_path, numbers, classes):
     for data, options, message in (
         (numbers, ("--target", "z"), "no column z; the columns are a, b, y"),
         (numbers, ("--drop", "z"), "no column z"),
-        (numbers, ("--class-weight", "balanced"), "--class-weight: the target is a number"),
+        (numbers, ("--class-weight", "balanced"), "--class-weight needs a target with classes"),
         (numbers, ("--task", "classify"), "classes in 3,600 rows"),
-        (csv, ("--on", "dask:2"), "--on: a cluster learns from Parquet files"),
+        (csv, ("--on", "dask:2"), "--on needs a Parquet file"),
         (classes, ("--task", "regress"), "target y is text"),
         (tmp_path / "nothing", (), "there is no such file"),
     ):
@@ -161,7 +161,7 @@ def test_interrupted_while_it_reads(monkeypatch, tmp_path, numbers):
     monkeypatch.setattr(RowFile, "append", append)
     done = meshnn("fit", numbers, "--target", "y", *FAST, "--out", tmp_path / "out.mesh")
     assert done.returncode == 130
-    assert "interrupted before the first epoch was done: nothing was learned, nothing is written" in done.stderr
+    assert "interrupted before the first epoch ended: no model was written" in done.stderr
     assert not (tmp_path / "out.mesh").exists()
 
 
@@ -209,11 +209,11 @@ def test_predictions_appear_whole_or_not_at_all(tmp_path, numbers):
     assert "part1.parquet: column b is string" in refused("predict", model, bad, "--out", out)
     assert out.read_text() == "old"
     assert not [file for file in tmp_path.iterdir() if file.suffix == ".tmp"]
-    assert "is in the folder that is read" in refused("predict", model, numbers, "--out", numbers / "p.parquet")
+    assert "is in the input folder" in refused("predict", model, numbers, "--out", numbers / "p.parquet")
     assert "--json" in refused("predict", model, numbers, "--json")
     assert "no column z" in refused("predict", model, numbers, "--keep", "z")
     whole = in_one_file(numbers)
-    assert "is the table, which would be lost" in refused("predict", model, whole, "--out", whole)
+    assert "is the table and would be overwritten" in refused("predict", model, whole, "--out", whole)
     assert "has no .parquet file" in refused("predict", model, write(tmp_path / "empty", []))
 
 
@@ -254,7 +254,7 @@ def test_a_folder_is_streamed_by_names_and_resumed(tmp_path, numbers):
     assert {key: found[key] for key in same} == {key: whole[key] for key in same}
     (numbers / "part2.parquet").rename(tmp_path / "later.parquet")
     assert streamed(numbers, "part.mesh", *options)["rows"] == 2400
-    (tmp_path / "later.parquet").rename(numbers / "part2.parquet")  # files that come later are new rows
+    (tmp_path / "later.parquet").rename(numbers / "part2.parquet")  # later files contain new rows
     streamed(numbers, "part.mesh", "--resume", tmp_path / "part.mesh")
     rows = [meshnn("evaluate", tmp_path / f"{name}.mesh", numbers, "--json").stdout for name in ("folder", "part")]
     assert json.loads(rows[0])["RMSE"] == json.loads(rows[1])["RMSE"]

@@ -1,4 +1,4 @@
-"""Models on the command line: in a real process where it matters, in this one for the many refusals."""
+"""Models on the command line: in a separate process where it matters, in this one for invalid input."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from meshnn.tables.synthetic import spirals
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Real files: iris with names, spirals with odd names in an odd place, a table of mixed columns, numbers."""
+    """A folder with spaces and umlauts: iris, spirals, a table of numbers, and one of mixed columns."""
     folder = tmp_path_factory.mktemp("with spaces and ü")
     iris = load_iris(as_frame=True)
     frame = iris.frame.drop(columns="target").assign(species=[iris.target_names[k] for k in iris.target])
@@ -57,7 +57,7 @@ def test_fit_reports_and_writes(iris_model):
         assert text in done.stdout
     assert re.search(r"solver adam \(\d+ edges would overfit 105 noisy samples; l2 .* \(held-out", done.stdout)
     assert done.stdout.count("held-out loss") == 1
-    assert "105 rows to learn from, 45 to test on" in done.stderr
+    assert "105 rows for training, 45 for the test" in done.stderr
     assert "\x1b[" not in done.stdout + done.stderr  # no terminal, no colours
 
 
@@ -84,8 +84,8 @@ def test_info_explain_and_plot(iris_model, tables):
     facts = json.loads(meshnn("info", path, "--json").stdout)
     assert facts["edges"] == Topology.mesh(4, 32, 3).n_edges
     assert facts["classes"] == ["setosa", "versicolor", "virginica"]
-    assert "On 105 samples the solver is adam" in meshnn("explain", path, "--samples", "105").stdout
-    assert "leave sizes" in refused("explain", path, "--hidden", "3")
+    assert "Solver for 105 samples: adam" in meshnn("explain", path, "--samples", "105").stdout
+    assert "leave these options out" in refused("explain", path, "--hidden", "3")
     for name in ("net.svg", "net.png", "net.pdf"):
         done = meshnn("plot", path, "--out", tables / name)
         assert done.returncode == 0, done.stderr
@@ -99,7 +99,7 @@ def test_regression_from_parquet(tables, tmp_path, monkeypatch):
     report, again = (json.loads(meshnn(*fit).stdout) for _ in range(2))
     assert report["task"] == "regress"
     assert 0 < report["test"]["low"] <= report["test"]["R2"] <= report["test"]["high"] < 0.9
-    # nothing is written over that nobody has named
+    # the default name never overwrites a file
     assert (report["model"], again["model"]) == ("diabetes.mesh", "diabetes-1.mesh")
     assert Path("diabetes.mesh").is_file()
 
@@ -156,7 +156,7 @@ def test_wrong_files(iris_model, tables, tmp_path):
 
 WAITING = """
 import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background jobs ignore it
 from pathlib import Path
 from meshnn.training.trainer import Trainer
 rows = Trainer.rows
@@ -175,7 +175,7 @@ main(sys.argv[2:])
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path, number, code):
-    """The process waits after its seventh epoch until the signal comes."""
+    """The process waits after its seventh epoch for the signal."""
 
     def arguments(model):
         return ["fit", str(tables / "zwei spiralen.csv.gz"), "--target", "Klasse", "--solver", "adam",
@@ -192,7 +192,7 @@ def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path, numbe
     out, errors = process.communicate(timeout=600)
     assert process.returncode == code, errors
     assert any("interrupted" in note for note in json.loads(out)["notes"])
-    assert any("to go on" in note for note in json.loads(out)["notes"])
+    assert any("to resume" in note for note in json.loads(out)["notes"])
     assert len(library.load(tmp_path / "a.mesh").history_) == 7
     for model in ("a.mesh", "b.mesh"):
         done = meshnn(*arguments(model))
@@ -211,7 +211,7 @@ def test_a_budget_of_edges_and_growth(tables, tmp_path, iris_model):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["edges"] == 50
-    assert report["test"]["accuracy"] > 0.5  # of three classes of one size
+    assert report["test"]["accuracy"] > 0.5  # three classes of equal size
     for name in ("a.png", "a.gif"):
         drawn = meshnn("plot", tmp_path / "small.mesh", "--what", "topology", "--out", tmp_path / name)
         assert drawn.returncode == 0, drawn.stderr

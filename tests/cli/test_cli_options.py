@@ -1,4 +1,4 @@
-"""Options of all commands: the same words and letters everywhere; and names that would control a terminal."""
+"""Options of all commands: consistent names and letters; names with terminal escape sequences; notes of `fit`."""
 
 import contextlib
 import io
@@ -65,7 +65,7 @@ def on_a_terminal(*arguments):
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """Columns, classes and times whose names hold an escape sequence that sets the title of a terminal."""
+    """A table whose columns and classes contain an escape sequence that sets the title of a terminal."""
     folder = tmp_path_factory.mktemp("terminal")
     rng = np.random.default_rng(0)
     rows = [f"{a:.3f},c{k % 3}{EVIL},{'yes' if a > 0 else 'no'}{EVIL},{k}" for k, a in enumerate(rng.normal(size=60))]
@@ -95,7 +95,7 @@ def test_names_do_not_control_a_terminal(table, monkeypatch):
         shown.append("x1b]0;x" in found)
     assert all(shown[:4])
     piped = meshnn("predict", "f.mesh", table, "--keep", f"b{EVIL}")
-    assert piped.stdout.splitlines()[0] == f"b{EVIL},prediction"  # exact where it is no terminal
+    assert piped.stdout.splitlines()[0] == f"b{EVIL},prediction"  # unchanged in a pipe
     found = json.loads(meshnn("predict", "f.mesh", table, "--keep", f"b{EVIL}", "--json").stdout)
     assert found[f"b{EVIL}"][0] == f"c0{EVIL}"
 
@@ -108,7 +108,7 @@ def test_the_index_of_pandas_is_no_feature_of_a_stream(tmp_path):
 
 
 def test_nothing_of_the_test_rows_is_learned(tmp_path):
-    """The median that fills gaps and the values of a text column are those of the training rows."""
+    """Medians for missing values and the levels of text columns come from the training rows only."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.integers(0, 1000, 60).astype(float), "t": [f"v{k}" for k in range(60)]})
     frame["y"] = np.where(rng.random(60) < 0.5, "no", "yes")
@@ -123,7 +123,7 @@ def test_nothing_of_the_test_rows_is_learned(tmp_path):
 
 
 def test_columns_that_are_constant_in_the_training_rows_alone(tmp_path):
-    """Said once, like those that are constant everywhere."""
+    """Each is noted once, like columns that are constant everywhere."""
     y = np.array(["no", "yes"] * 15)
     odd = np.isin(np.arange(30), HoldoutSplit.stratified(30, 9, 0, y).held[:1]).astype(int)
     pd.DataFrame({"a": np.arange(30), "c": odd, "d": 7, "y": y}).to_csv(tmp_path / "t.csv", index=False)

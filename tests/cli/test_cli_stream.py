@@ -1,4 +1,4 @@
-"""`meshnn stream`: the same as one row after the other by hand, whatever the file and wherever it is cut."""
+"""`meshnn stream` equals learning row by row in Python, for every file format and after every interruption."""
 
 import io
 import json
@@ -98,7 +98,7 @@ def test_parquet(tmp_path):
     assert "is shorter than the table" in refused("stream", file, *resume)
 
 
-# -- going on ----------------------------------------------------------------------------------------------------------
+# -- resuming ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["kind", "amount"])
@@ -108,7 +108,7 @@ def test_interrupted_and_resumed(tmp_path, monkeypatch, target):
     write(table)
     real = TableRunner.walk
 
-    def walk(self, rows, first, last):  # a signal that comes when 37 rows were consumed
+    def walk(self, rows, first, last):  # a signal after 37 rows
         yield from real(self, rows, first, min(first + 37, last))
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -117,8 +117,8 @@ def test_interrupted_and_resumed(tmp_path, monkeypatch, target):
         patch.setattr(TableRunner, "walk", walk)
         done = meshnn(*arguments)
         assert done.returncode == 130, done.stderr
-        assert f"go on at the next one: meshnn stream {table} --resume" in done.stderr
-        assert "which would be lost" in refused(*arguments)
+        assert f"continue with: meshnn stream {table} --resume" in done.stderr
+        assert "which would be overwritten" in refused(*arguments)
         for _ in range(3):
             assert meshnn("stream", table, "--resume", model, *QUIET).returncode == 130
     assert 0 < len(predictions(out)) < 300
@@ -167,7 +167,7 @@ def test_new_rows_of_a_file_and_of_standard_input(tmp_path, monkeypatch):
     before = {file: file.read_bytes() for file in (model, tmp_path / "p.csv")}
     again = fed(first + rest, *OPTIONS["kind"], *files)  # standard input cannot be read again
     assert again.returncode == 2
-    assert f"of 200 rows, which would be lost; go on with --resume {model} --new-rows" in again.stderr
+    assert f"of 200 rows, which would be overwritten; continue with --resume {model} --new-rows" in again.stderr
     assert model.read_bytes() == before[model]
     assert fed(first, "--resume", model).stdout.startswith("0 rows in ")
     (tmp_path / "new.csv").write_bytes(head + rest)
@@ -182,7 +182,7 @@ def test_new_rows_of_a_file_and_of_standard_input(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
 def test_far_into_a_file_it_is_not_read_again(tmp_path, monkeypatch, name):
-    """A reader that goes to a position reads a few bytes before it, and then yields the same rows."""
+    """`go_to` reads only a few bytes before the position; the rows after it are the same."""
     write(tmp_path / name, ROWS * 20)
     options = ReadOptions(block_size=2000)
     with open_table(tmp_path / name, options) as reader:
@@ -211,12 +211,16 @@ def test_not_the_same_table(tmp_path):
     ):
         write(tmp_path / "other.csv", rows, names)
         assert message in refused("stream", tmp_path / "other.csv", *resume)
-    for option, value, message in (("-y", "amount", "begun with kind"), ("-n", "7", "begun with 3"),
-                                   ("--drop", "a", "begun with amount, t"), ("--window", "9", "--window")):  # fmt: skip
+    for option, value, message in (
+        ("-y", "amount", "started with kind"),
+        ("-n", "7", "started with 3"),
+        ("--drop", "a", "started with amount, t"),
+        ("--window", "9", "--window"),
+    ):
         assert message in refused("stream", tmp_path / "t.csv", option, value, *resume)
 
 
-# -- as people use it --------------------------------------------------------------------------------------------------
+# -- separate processes ------------------------------------------------------------------------------------------------
 
 
 def start(*arguments, **options):
@@ -225,7 +229,7 @@ def start(*arguments, **options):
 
 
 def wait_for(path, lines, process):
-    """Until the file has so many lines of rows; a process that ends is noticed."""
+    """Wait until the file has this number of rows; raise an error if the process ends before."""
     for _ in range(6000):
         if path.exists() and path.read_bytes().count(b"\n") >= lines + 1:
             return
@@ -245,7 +249,7 @@ def test_a_process_that_is_ended(tmp_path, number):
     cut = len(b"\n".join(text.split(b"\n")[:171])) + 8  # 170 rows, and a part of the next one
     process.stdin.write(text[:cut])
     process.stdin.flush()
-    wait_for(tmp_path / "p.csv", 170, process)  # now it waits for more
+    wait_for(tmp_path / "p.csv", 170, process)  # now it waits for more input
     process.send_signal(number)
     out, errors = process.communicate(timeout=120)
     rows = json.loads(meshnn("info", tmp_path / "m.mesh", "--json").stdout)["rows"]
@@ -255,7 +259,7 @@ def test_a_process_that_is_ended(tmp_path, number):
     else:
         assert process.returncode == 128 + number
         assert rows == 170
-        assert b"interrupted after row 170; go on at the next one: meshnn stream - --resume" in errors
+        assert b"interrupted after row 170; continue with: meshnn stream - --resume" in errors
         assert b"accuracy" in out
     done = meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", *QUIET)
     assert done.returncode == 0, done.stderr
@@ -264,7 +268,7 @@ def test_a_process_that_is_ended(tmp_path, number):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(tmp_path):
-    """Twenty times as many rows take no more than some MiB more."""
+    """Twenty times as many rows take less than 30 MiB more memory."""
     program = """
 import resource, sys
 from meshnn.cli import main

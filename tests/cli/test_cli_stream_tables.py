@@ -1,4 +1,4 @@
-"""`meshnn stream`: which tables are taken, what is refused and said, and the scores."""
+"""`meshnn stream`: accepted tables, error messages, notes and scores."""
 
 import json
 import sys
@@ -29,13 +29,13 @@ GOOD = "a,b,y\n" + "".join(f"{k % 7},{k % 5}.5,{'no' if k % 3 else 'yes'}\n" for
 @pytest.mark.parametrize(("text", "options", "message"), [
     (GOOD, "-y Y", "did you mean y?"), (GOOD, "-y y --by z", "there is no column z"),
     (GOOD, "-y y --by y", "is the target"), (GOOD, "-y y --drop y", "is the target; choose one of the two"),
-    (GOOD, "-y y --drop a --drop b", "no column is left to learn from"), (GOOD, "", "--target"),
+    (GOOD, "-y y --drop a --drop b", "no column is left as a feature"), (GOOD, "", "--target"),
     (GOOD, "-y y --every often", "'often'"), (GOOD, "-y y --every 0", "--every"),
-    (GOOD, "-y y --new-rows", "--new-rows goes with --resume"), (GOOD, "-y y --picture x.png", "--no-picture"),
+    (GOOD, "-y y --new-rows", "--new-rows needs --resume"), (GOOD, "-y y --picture x.png", "--no-picture"),
     (GOOD, "-y y --columns a,b", "the first line has 3 values"), (GOOD, "-y y --task regress", "'yes' in row 1"),
     ("a,y\n", "-y y", "has no rows below its header"), ("", "-y y", "is empty"),
-    ("a,y\n1,\n2,NA\n", "-y y", "no row of 2 has a value of y"),
-    ("t,a,y\n2026-01-01,1,u\n", "-y y", "column t holds dates or times (2026-01-01 in row 1); --by t if"),
+    ("a,y\n1,\n2,NA\n", "-y y", "none of 2 rows has a value of y"),
+    ("t,a,y\n2026-01-01,1,u\n", "-y y", "column t holds dates or times (2026-01-01 in row 1); pass --by t if"),
     ("a;y\n1,5;u\n2,5;v\n", "-y y", "decimal commas ('1,5' in row 1)"),
     ("a|y\n1|2,5\n2|3\n", "-y y", "y has decimal commas ('2,5' in row 1)"),
     ("a,y\n1,u\n\"2,v\n", "-y y", "a quote opened in row 2"), ("a,a,y\n1,2,u\n", "-y y", "two columns are called a"),
@@ -47,20 +47,20 @@ def test_refused(tmp_path, text, options, message):
     assert done.stderr.splitlines()[-1].startswith("meshnn: ")
 
 
-@pytest.mark.parametrize(("row", "mended", "message"), [
+@pytest.mark.parametrize(("row", "fixed", "message"), [
     ("3,1,yes", "30,1,yes", "row 21 (3) comes before the row above it; sort the table"),
     ("30,1", "30,1,no", "row 21 has 2 values, expected 3 as in the header"),
     ("soon,1,yes", "30,1,yes", "row 21 holds 'soon', expected a number"),
 ])  # fmt: skip
-def test_a_bad_row_is_named_and_what_was_learned_is_kept(tmp_path, row, mended, message):
+def test_a_bad_row_is_named_and_the_model_before_it_is_kept(tmp_path, row, fixed, message):
     rows = [f"{k},{k % 5}.5,{'no' if k % 3 else 'yes'}" for k in range(20)]
-    whole = ["t,a,y", *rows, mended, "31,2,no"]
+    whole = ["t,a,y", *rows, fixed, "31,2,no"]
     assert table(tmp_path, "\n".join(whole), "-y", "y", "--by", "t").returncode == 0
     want = library.load(tmp_path / "m.mesh")
     done = table(tmp_path, "\n".join(["t,a,y", *rows, row, "31,2,no"]), "-y", "y", "--by", "t")
     assert done.returncode == 2
     assert message in done.stderr
-    assert f"the model of the 20 rows before is in {tmp_path / 'm.mesh'}" in done.stderr
+    assert f"the model trained on the first 20 rows is saved in {tmp_path / 'm.mesh'}" in done.stderr
     assert library.load(tmp_path / "m.mesh").n_samples_ == 20
     (tmp_path / "t.csv").write_text("\n".join(whole))
     assert meshnn("stream", tmp_path / "t.csv", "--resume", tmp_path / "m.mesh", *QUIET).returncode == 0
@@ -90,7 +90,9 @@ def test_cells(tmp_path):
     done = table(tmp_path, text, "-y", "y", "--max-categories", "3")
     assert done.returncode == 0, done.stderr
     assert "column a is infinite in row 4: treated as missing" in done.stderr
-    assert "column id has more than 3 different texts: further ones (such as 'x3') are encoded as all zeros" in done.stderr
+    assert (
+        "column id has more than 3 different texts: further ones (such as 'x3') are encoded as all zeros" in done.stderr
+    )
     assert "2 different integers in 60 rows, taken as classes" in done.stderr
     model = library.load(tmp_path / "m.mesh")
     assert model.features_.names == ("a", "b", "code=00", "id=x0", "code=01", "id=x1", "id=x2")
@@ -121,7 +123,7 @@ def test_rows_that_are_broken_and_lines_without_a_header(tmp_path):
     want = library.load(tmp_path / "m.mesh").stream_.values
     done = table(tmp_path, "\n".join(broken), "-y", "y", "--skip-broken")
     assert done.returncode == 0
-    assert "2 rows with too few or too many values left out" in done.stderr
+    assert "2 rows with too few or too many values skipped" in done.stderr
     np.testing.assert_array_equal(library.load(tmp_path / "m.mesh").stream_.values, want)
     bare = table(tmp_path, "\n".join(lines[1:]), "-y", "y", "--columns", "a,b,y")
     assert bare.returncode == 0
@@ -129,7 +131,7 @@ def test_rows_that_are_broken_and_lines_without_a_header(tmp_path):
 
 
 def test_text_in_another_notation_is_remembered(tmp_path):
-    """The same rows with decimal commas, another encoding and other signs of missing values give the same bits."""
+    """Decimal commas, another encoding and other markers of missing values change no bit of the predictions."""
     plain, other = tmp_path / "plain", tmp_path / "other"
     want, _ = reference(plain, *OPTIONS["amount"])
     other.mkdir()
@@ -154,10 +156,10 @@ def test_files_that_would_be_lost(tmp_path):
     data, made = tmp_path / "t.csv", tmp_path / "fit.mesh"
     assert meshnn("fit", data, "-y", "y", "-n", "2", "--max-epochs", "2", "-o", made).returncode == 0
     again = ("stream", data, "-y", "y", *QUIET)
-    assert "is there already and no stream" in refused(*again, "-o", made)
-    assert "is the table, which would be lost" in refused(*again, "-o", tmp_path / "m.mesh", "--predictions", data)
+    assert "exists and is not a model of `meshnn stream`" in refused(*again, "-o", made)
+    assert "is the table and would be overwritten" in refused(*again, "-o", tmp_path / "m.mesh", "--predictions", data)
     assert "was not made by" in refused("stream", data, "--resume", made)
-    assert meshnn(*again, "-o", tmp_path / "m.mesh", "-n", "2").returncode == 0  # one that came to its end may be rerun
+    assert meshnn(*again, "-o", tmp_path / "m.mesh", "-n", "2").returncode == 0  # a finished stream may be run again
 
 
 @pytest.mark.parametrize("target", ["kind", "amount"])
@@ -184,13 +186,13 @@ def test_predict_evaluate_info_and_plot(tmp_path, target):
     assert info["samples_learned"] == model.n_samples_
     for what in ("loss", "graph"):
         assert meshnn("plot", path, "--what", what, "--out", tmp_path / "s.svg").returncode == 0
-    assert "learns from a stream" in refused("explain", path)
+    assert "is a streaming model" in refused("explain", path)
     MeshStreamClassifier().save(tmp_path / "python.mesh")
     assert "was not made by `meshnn stream`" in refused("predict", tmp_path / "python.mesh", data)
     assert meshnn("info", tmp_path / "python.mesh").returncode == 0
 
 
-def test_a_picture_or_a_word(tmp_path, monkeypatch):
+def test_a_plot_or_a_note(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_text(GOOD)
     arguments = ("stream", tmp_path / "t.csv", "-y", "y", "-n", "2", "-o", tmp_path / "m.mesh", "-q")
     assert meshnn(*arguments).returncode == 0
@@ -201,7 +203,7 @@ def test_a_picture_or_a_word(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = meshnn(*arguments)
     assert done.returncode == 0
-    assert "no picture: plots need matplotlib; pip install 'meshnn[plots]'" in done.stderr
+    assert "the plot could not be written: plots need matplotlib; pip install 'meshnn[plots]'" in done.stderr
     assert not (tmp_path / "m.png").exists()
 
 
@@ -220,5 +222,5 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch):
     done = table(tmp_path, GOOD, "-y", "y", "--every", "8")
     assert done.returncode == 0
     assert calls[:3] == [8, 16, 24]
-    assert "the model is not up to date: no space left; the stream goes on and tries again" in done.stderr
+    assert "the model could not be saved: no space left; training continues, and saving is tried again" in done.stderr
     assert library.load(tmp_path / "m.mesh").n_samples_ == 40

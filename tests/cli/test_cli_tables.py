@@ -1,4 +1,4 @@
-"""Tables as people have them, and what the commands make of them."""
+"""Tables of many kinds: evaluation, copied columns, standard input, splits and invalid options."""
 
 import io
 import json
@@ -22,7 +22,7 @@ QUICK = ("-n", "2", "--max-epochs", "5", "--json")
 
 @pytest.fixture(scope="module")
 def flats(tmp_path_factory):
-    """A folder with a table of flats, and models that `meshnn fit` made of it: of a class and of a number."""
+    """A folder with a table of flats, a classifier and a regressor that `meshnn fit` trained on it."""
     folder = tmp_path_factory.mktemp("flats")
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"id": [f"{k:03d}" for k in range(60)], "size": rng.integers(20, 90, 60)})
@@ -71,7 +71,11 @@ def test_evaluate_a_classifier(flats, tmp_path):
     assert (found["task"], found["classes"], found["target"], found["rows"]) == ("classify", ["0", "1"], "let", 60)
     assert found["low"] < found["accuracy"] <= found["high"]
     shown = meshnn("evaluate", flats / "let.mesh", flats / "flats.csv").stdout
-    for text in (f"accuracy {found['accuracy']:.4f} (95% interval", f"log loss {found['log_loss']:.4f}", "rows, true"):
+    for text in (
+        f"accuracy {found['accuracy']:.4f} (95% interval",
+        f"log loss {found['log_loss']:.4f}",
+        "true class down",
+    ):
         assert text in shown
     odd = frame.astype({"let": object})
     odd.loc[0, "let"], odd.loc[1, "let"] = 7, None
@@ -80,7 +84,7 @@ def test_evaluate_a_classifier(flats, tmp_path):
     assert (found["rows"], np.sum(found["confusion"])) == (59, 58)
     assert found["accuracy"] == pytest.approx(np.trace(found["confusion"]) / 59)
     assert any("1 row without a value of let" in note for note in found["notes"])
-    assert any("1 row of classes that the model does not know, e.g. '7'" in note for note in found["notes"])
+    assert any("1 row with a class that is not in the training data, e.g. '7'" in note for note in found["notes"])
 
 
 def test_evaluate_a_regressor(flats):
@@ -102,7 +106,7 @@ def test_evaluate_refuses(flats, tmp_path):
     for model, text, more, message in (
         (python, "a,b,y\n1,2,0\n", [], "pass --target"),
         (python, "a,b,y\n1,2,0\n", ["-y", "z"], "no column z"),
-        (two, "a,b,y\n1,2,0\n", ["-y", "y"], "predicts 2 numbers"),
+        (two, "a,b,y\n1,2,0\n", ["-y", "y"], "one output, got 2 outputs"),
         (flats / "rent.mesh", "size,city\n20,Bonn\n", [], "no column rent"),
         (flats / "rent.mesh", "size,city,rent\n20,Bonn,\n20,Ulm,much\n", [], "'much' in row 2"),
         (flats / "rent.mesh", "size,city,rent\n20,Bonn,\n20,Ulm,\n", [], "column rent has no values"),
@@ -128,25 +132,25 @@ def test_columns_are_copied(flats, tmp_path, ending):
 
 
 def test_copies_are_as_written(flats, tmp_path):
-    """Also a number with zeros at its end, a date, an empty cell; of a column that the model reads, the value."""
+    """Copies keep trailing zeros, dates and empty cells; a feature column is copied by value."""
     table, model = tmp_path / "t.csv", flats / "let.mesh"
     table.write_text("price,day,city,size\n1.50,2024-01-02,Ulm,30\n,2024-01-03,Bonn,40\n")
     lines = meshnn("predict", model, table, "--keep", "price,day,size").stdout.splitlines()
     assert lines[0] == "price,day,size,prediction"
     assert [line.rpartition(",")[0] for line in lines[1:]] == ["1.50,2024-01-02,30", ",2024-01-03,40"]
     table.write_text("prediction,city,size\n1,Ulm,30\n")
-    assert "is a column of the predictions, too" in refused("predict", model, table, "--keep", "prediction")
+    assert "is also a column of the predictions" in refused("predict", model, table, "--keep", "prediction")
     X = np.random.default_rng(0).standard_normal((20, 2))
     MeshClassifier(2, max_epochs=2, random_state=0).fit(X, np.arange(20) % 2).save(tmp_path / "m.mesh")
-    table.write_text("id,a,b\n1,2,3\n4,5,6\n")  # a model without names takes the columns that are not copied
-    assert "takes 2 features, the table has 3" in refused("predict", tmp_path / "m.mesh", table)
+    table.write_text("id,a,b\n1,2,3\n4,5,6\n")  # a model without names uses all columns except the kept ones
+    assert "has 2 features, got a table with 3 columns" in refused("predict", tmp_path / "m.mesh", table)
     assert meshnn("predict", tmp_path / "m.mesh", table, "--keep", "id").stdout.startswith("id,prediction\n1,")
 
 
 def test_tables_from_standard_input(flats, tmp_path, monkeypatch):
     text = (flats / "flats.csv").read_text()
     from_file = fit(flats / "flats.csv", "-y", "let", "-o", tmp_path / "file.mesh", "--drop", "id")
-    pipe_in(monkeypatch, text.replace(",", ";"))  # semicolons are noticed here, too
+    pipe_in(monkeypatch, text.replace(",", ";"))  # the separator is detected
     piped = json.loads(fit("-", "-y", "let", "-o", tmp_path / "piped.mesh", "--drop", "id").stdout)
     assert piped["test"] == json.loads(from_file.stdout)["test"]
     assert any("standard input: values are taken to be separated by semi" in note for note in piped["notes"])
@@ -183,7 +187,7 @@ def test_a_class_with_one_row_is_learned(tmp_path):
     (tmp_path / "t.csv").write_text("a,c\n" + "\n".join(rows) + "\n")
     report = json.loads(fit(tmp_path / "t.csv", "-y", "c", "--early-stopping").stdout)
     assert report["classes"] == ["rare", "x", "y"]
-    assert "too few rows to test all classes: rare can only be learned" in report["notes"]
+    assert "too few rows to test all classes: no test row of rare" in report["notes"]
     (tmp_path / "t.csv").write_text("a,c\n1,x\n2,y\n3,z\n")
     assert "every class has one row" in fit(tmp_path / "t.csv", "-y", "c").stderr
 
@@ -199,20 +203,20 @@ def test_a_class_with_one_row_is_learned(tmp_path):
     ("--mesh no.json", "no.json"), ("--checkpoint no/where.mesh", "does not exist"),
     ("--quantile 0.5", "--quantile"), ("--solver lm --learning-rate 1", "--learning-rate"), ("--scratch no", "'no'"),
     ("--grow --hidden 3,4", "--grow"), ("--on spark:2", "--on"), ("--on dask:0", "--on"), ("--on dask://host", "--on"),
-    ("--out no/m.mesh", "does not exist"), ("--out .", "is a directory"), ("--out m.txt", "should end in .mesh"),
+    ("--out no/m.mesh", "does not exist"), ("--out .", "is a directory"), ("--out m.txt", "must end in .mesh"),
     ("--out a.mesh --checkpoint a.mesh", "name the same file"), ("--test 1.5", "--test"), ("--hidden -3", "--hidden"),
     ("--hidden ten", "--hidden"), ("--hidden 3 --mesh x.json", "leave --hidden out"), ("--solver foo", "is not one of"),
     ("--l1 0.1 --solver lm", "adam"), ("--seed -1", "--random-state"), ("--grow --mesh g.json", "leave --mesh out"),
 ])  # fmt: skip
 def test_wrong_options_are_refused_before_the_table_is_read(tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
-    said = refused("fit", "missing.csv", "-y", "c", *options.split())
-    assert message in said
-    assert "missing.csv" not in said
+    shown = refused("fit", "missing.csv", "-y", "c", *options.split())
+    assert message in shown
+    assert "missing.csv" not in shown
 
 
 def test_classes_are_read_as_they_were(tmp_path):
-    """A text in training is a text, though all that are there now look like numbers."""
+    """Classes that were text in training stay text, even if all of them look like numbers now."""
     table, model = tmp_path / "t.csv", tmp_path / "m.mesh"
     rows = [f"{k},{'low' if k < 20 else '1.50'}" for k in range(40)]
     table.write_text("a,c\n" + "\n".join(rows) + "\n")

@@ -7,7 +7,9 @@ import pytest
 
 from pages_run import BLOCK, ROOT, run_page
 
-PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if BLOCK.search(page.read_text())]
+PAGES = [
+    page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if BLOCK.search(page.read_text())
+]
 #: Pages that run in every test; the others take seconds each.
 QUICK = {"README.md", "how-to/choose-an-estimator.md", "how-to/use-your-own-graph.md", "reference/errors.md"}
 #: Optional libraries and programs without which a page is not tested.

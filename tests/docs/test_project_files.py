@@ -23,7 +23,7 @@ def test_versions_are_the_same_everywhere():
 
 
 def anchors(page):
-    """Return the link targets of a page: of its headings (lower case, hyphens, no other signs) and its explicit labels."""
+    """Return the link targets of a page: headings in lower case with hyphens, and explicit labels."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     labels = re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE)

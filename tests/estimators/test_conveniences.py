@@ -29,7 +29,7 @@ def test_layers(hidden, tmp_path):
     again = meshnn.load(tmp_path / "m.mesh").set_params(warm_start=True)
     assert again.fit(X, Y).mesh_.topology == model.mesh_.topology
     again.set_params(hidden=(5, 3)).fit(X, Y)
-    with pytest.raises(MeshError, match="but hidden changed since it was built"):
+    with pytest.raises(MeshError, match="hidden changed since the net was built"):
         again.set_params(hidden=(5, 4)).fit(X, Y)
     for same in (hidden, (5, 3)):  # one run
         MeshClassifier(same, **OPTIONS, callbacks=Checkpoint(tmp_path / "run.mesh")).fit(X, Y)

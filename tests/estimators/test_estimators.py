@@ -222,7 +222,7 @@ def test_early_stopping_of_few_samples(iris):
     model = quick(early_stopping=True, max_epochs=5).fit(X[one_of_a_kind], y[one_of_a_kind])
     assert np.isfinite(model.history_["validation"]).all()
     assert MeshRegressor(2, early_stopping=True, max_epochs=3).fit(X[:2], y[:2]).n_iter_ == 3
-    with pytest.raises(MeshError, match="there is only one; set early_stopping=False"):
+    with pytest.raises(MeshError, match="got 1; set early_stopping=False"):
         MeshRegressor(2, early_stopping=True).fit(X[:1], y[:1])
     with pytest.raises(MeshError, match=r"early_stopping .*weight"):
         quick(early_stopping=True).fit(X, y, sample_weight=np.arange(150) == 3)
@@ -282,7 +282,7 @@ def test_partial_fit(iris):
     with pytest.raises(MeshError, match="balanced"):
         quick(class_weight="balanced").partial_fit(X, y, classes=[0, 1, 2])
     fresh = quick()
-    with pytest.raises(MeshError, match="one class only"):
+    with pytest.raises(MeshError, match="only one class, 0"):
         fresh.partial_fit(X[:50], y[:50], classes=[0])
     fresh.partial_fit(X[:50], y[:50], classes=[0, 1, 2])  # what was refused is forgotten
     with pytest.raises(MeshError, match=r"holds the class 7, which is not among \[0, 1, 2\]; name all classes at"):

@@ -156,7 +156,9 @@ def test_a_policy_that_a_file_cannot_hold_is_asked_for(tmp_path):
         again = meshnn.load(_saved(model, tmp_path))
         again = meshnn.load(_saved(again, tmp_path))  # nor is it lost by and by
         assert (again.predict(X) == model.predict(X)).all()
-        with pytest.raises(MeshError, match=r"was trained with Own, which its file does not hold; set_params\(struct"):
+        with pytest.raises(
+            MeshError, match=r"was trained with the policy Own, which its file cannot hold; call set_params\(struct"
+        ):
             again.fit(X, y)
         assert again.set_params(structure=None).fit(X, y).mesh_.topology.n_edges == Topology.mesh(4, 3, 3).n_edges
     tree = storage.read(_saved(model, tmp_path))

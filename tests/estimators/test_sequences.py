@@ -60,7 +60,7 @@ def test_sequences_that_are_none(X, words):
 
 
 @pytest.mark.parametrize(("y", "words"), [
-    ([[0, 1, 0]], "1 sequences, X has 2"), ([[0, 1, 0], [1]], "sequence 1 has 2 steps"),
+    ([[0, 1, 0]], "1 sequences, but X has 2"), ([[0, 1, 0], [1]], "sequence 1 has 2 steps"),
     ([[0, 1, 0], [[0, 1], [1, 1]]], "sequence 1 .*2, 2"), (5, "y must be a list of arrays"),
 ])  # fmt: skip
 def test_answers_that_do_not_fit(y, words):
@@ -241,7 +241,7 @@ def test_a_warm_start_takes_longer_sequences():
     model = MeshSequenceClassifier(warm_start=True, **QUICK).fit(X, y)
     model.fit(sequences(least=10, most=20), y)
     assert model.mesh_.ticks > 11
-    with pytest.raises(MeshError, match="readout changed since it was built"):
+    with pytest.raises(MeshError, match="readout changed since the net was built"):
         model.set_params(readout="mean").fit(X, y)
 
 
@@ -265,7 +265,7 @@ def test_files(kind, readout, tmp_path):
             for a, b in zip(getattr(model, name)(X), getattr(other, name)(X), strict=True):
                 np.testing.assert_array_equal(a, b)
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
-    assert "model of sequences" in meshnn("predict", tmp_path / "m.mesh", tmp_path / "t.csv").stderr
+    assert "holds a sequence model" in meshnn("predict", tmp_path / "m.mesh", tmp_path / "t.csv").stderr
 
 
 def test_an_interrupted_run_goes_on(tmp_path):

@@ -1,7 +1,7 @@
-"""Run the blocks of a Markdown page and compare what they print with the page: `python tests/support/pages_run.py PAGE ...`.
+"""Run the blocks of a page and compare their output with it: `python tests/support/pages_run.py PAGE ...`.
 
-Blocks of `python` share one namespace, blocks of `bash` run in a shell with the `meshnn` command; a `text` block directly
-below one of them shows its output. Numbers are masked in the comparison, and a line `...` stands for any lines.
+Blocks of `python` share one namespace, blocks of `bash` run in a shell with the `meshnn` command; a `text` block
+directly below shows the output. Numbers are masked in the comparison, and a line `...` stands for any lines.
 """
 
 import argparse
@@ -60,7 +60,9 @@ def _run_python(code: str, names: dict[str, object], place: str) -> str:
 
 def _run_bash(code: str, place: str) -> str:
     found = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
-    done = subprocess.run(["bash", "-e", "-c", code], env=found, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        ["bash", "-e", "-c", code], env=found, capture_output=True, text=True, timeout=300, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"{place} ended with exit code {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout

@@ -63,7 +63,7 @@ def test_allowed_edges_only():
     for row in train(mesh, X, Y, structure=structure.Regrow(every=1, allowed=mask), **options):
         assert mask[mesh.topology.src, mesh.topology.dst].all(), row.epoch
     assert mesh.topology != topology
-    with pytest.raises(MeshError, match=r"the net has the edge .* which `allowed` leaves out"):
+    with pytest.raises(MeshError, match=r"the net has the edge .* which `allowed` does not contain"):
         Allowed(topology, np.zeros((11, 11), bool))
     with pytest.raises(MeshError, match="allowed must be a mask of shape"):
         Allowed(topology, np.zeros((3, 3), bool))

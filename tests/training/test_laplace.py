@@ -113,11 +113,13 @@ def test_it_is_saved(tmp_path):
             meshnn.load(tmp_path / "a.mesh")
 
 
-def test_where_there_is_none_it_is_said_why():
+def test_models_without_a_standard_deviation_report_the_reason():
     X, y = data()
     for loss in ("huber", "poisson"):
         model = MeshRegressor(2, loss=loss, l2=0.01, max_epochs=3, random_state=0).fit(X, np.abs(y))
-        with pytest.raises(MeshError, match=f'loss="{loss}" has no noise of one size; fit with loss="squared_error"'):
+        with pytest.raises(
+            MeshError, match=f'loss="{loss}" has no constant noise variance; fit with loss="squared_error"'
+        ):
             model.predict(X, return_std=True)
     stream = MeshRegressor(2, l2=0.01, max_epochs=3, random_state=0).fit(X, y)
     stream.predict(X, return_std=True)

@@ -211,15 +211,15 @@ def test_lm_ends_where_it_ends_in_memory_if_there_is_one_place_to_end(kind, opti
 
 
 def test_penalties_are_tried_on_some_rows_as_if_they_were_all(monkeypatch):
-    """Their shares are those among them: of a part that counted little the weakest penalty would be too strong."""
+    """The weights of a subset of the rows are scaled to a sum of 1, as for all rows."""
     monkeypatch.setattr(search.LIMITS, "rows", 500)
     X, y = data(3000, np.float64)
     rows = RowStore(BlockSource(blocks(300, X, y)), False)
     preprocessing = scaling_of(rows)
-    near = search._in_memory(rows.prepared(preprocessing), 0)
-    assert (near.count, near.total_weight) == (500, 500)
-    assert near.targets.share.sum() == pytest.approx(1.0)
-    assert search._some(near, 0).targets.share.sum() == pytest.approx(1.0)
+    loaded = search._loaded(rows.prepared(preprocessing), 0)
+    assert (loaded.count, loaded.total_weight) == (500, 500)
+    assert loaded.targets.share.sum() == pytest.approx(1.0)
+    assert search._subset(loaded, 0).targets.share.sum() == pytest.approx(1.0)
     rows.release()
 
 

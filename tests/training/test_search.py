@@ -59,20 +59,20 @@ def test_copies_of_a_sample_are_held_out_together():
     assert len(np.unique(search._copies(digits[None]))) == 200
 
 
-class Told(search._Search):
-    """A search whose losses are made up."""
+class FixedLosses(search._Search):
+    """A search with given losses."""
 
     def __init__(self, loss, alone=math.inf, n=400, n_samples=None, trained=None):
         samples = samples_of(n)
         self.asked = []
-        self._told, self._lm = loss, alone
+        self._given, self._lm = loss, alone
         super().__init__(net(), Settings(), search._folds(samples, 0), n, n / (n_samples or n), 0)
 
     def _trial(self, kind, l2, fold):
         self.asked.append((l2, fold))
-        return self._told(l2, fold)
+        return self._given(l2, fold)
 
-    def _alone(self, kind, fold, beat, most):
+    def _evidence_trial(self, kind, fold, beat, most):
         return self._lm
 
 
@@ -82,37 +82,37 @@ def valley(best):
 
 @pytest.mark.parametrize("best", search.GRID[::3])
 def test_the_lowest_loss_is_found_wherever_it_is(best):
-    found = Told(valley(best)).run(Choice(Adam(), ""))
+    found = FixedLosses(valley(best)).run(Choice(Adam(), ""))
     assert (found.solver, found.l2) == (Adam(), best)
 
 
-def test_what_is_clearly_behind_is_not_tried_on_all_folds():
-    told = Told(lambda l2, fold: 1.0 if l2 == 0.1 else 10.0)
-    assert told.run(Choice(Adam(), "")).l2 == 0.1
-    assert [fold for l2, fold in told.asked if l2 == 0.1] == [0, 1, 2, 3, 4]
-    assert [fold for l2, fold in told.asked if l2 == 0.01] == [0, 1]
+def test_a_penalty_that_is_clearly_worse_is_not_tried_on_all_folds():
+    trials = FixedLosses(lambda l2, fold: 1.0 if l2 == 0.1 else 10.0)
+    assert trials.run(Choice(Adam(), "")).l2 == 0.1
+    assert [fold for l2, fold in trials.asked if l2 == 0.1] == [0, 1, 2, 3, 4]
+    assert [fold for l2, fold in trials.asked if l2 == 0.01] == [0, 1]
 
 
 def test_a_part_of_the_samples_decides_about_a_smaller_penalty():
-    found = Told(valley(0.01), n=5000, n_samples=50_000).run(Choice(Adam(), ""))
+    found = FixedLosses(valley(0.01), n=5000, n_samples=50_000).run(Choice(Adam(), ""))
     assert np.isclose(found.l2, 0.001)
 
 
 @pytest.mark.parametrize(
     ("default", "alternative", "alone", "solver", "l2"),
     [
-        (Adam(), LM(), 0.9, Adam(), 0.01),  # better, but not clearly
+        (Adam(), LM(), 0.9, Adam(), 0.01),  # better, but not by enough
         (Adam(), LM(), 0.4, LM(), "auto"),
         (LM(), Adam(), 0.85, LM(), "auto"),
-        (LM(), Adam(), 0.95, Adam(), 0.01),  # too little to tell
+        (LM(), Adam(), 0.95, Adam(), 0.01),  # the difference is too small
         (LM(), Adam(), 1.1, Adam(), 0.01),
         (LM(), None, 0.9, LM(), "auto"),
-        (LM(), None, 1.1, LM(), 0.01),  # asked for, with the penalty that did better
+        (LM(), None, 1.1, LM(), 0.01),  # the solver is given; the better penalty is taken
         (SGD(), None, 0.0, SGD(), 0.01),
     ],
 )
 def test_the_better_solver_is_taken(default, alternative, alone, solver, l2):
-    found = Told(valley(0.01), alone).run(Choice(default, "", alternative))
+    found = FixedLosses(valley(0.01), alone).run(Choice(default, "", alternative))
     assert (found.solver, found.l2) == (solver, l2)
 
 
@@ -128,31 +128,31 @@ def test_a_trial_learns_from_its_fold_and_forgets_it():
     assert found == again
     tried = search._Search(mesh, Settings(), search._folds(samples, 3), samples.count, 1.0, 3)
     loss = tried._trial(Adam(), 1e-3, 0)
-    assert loss < 0.5 * math.log(2)  # it learns; and from the first weights again
+    assert loss < 0.5 * math.log(2)  # and every trial starts from the initial weights
     assert tried._trial(Adam(), 1e-3, 0) == loss
 
 
 def test_lm_that_falls_behind_is_given_up(monkeypatch):
-    """Noise: what it learns by heart makes held-out samples worse from the first look on."""
+    """Targets are noise, so that lm overfits and the loss of the hold-out samples rises from the first check on."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
     mesh = net(dtype="float64")
     samples = as_samples(mesh, X, y, "cross_entropy")
-    looked = search._Search(mesh, Settings(), search._folds(samples, 0), samples.count, 1.0, 0)
+    trials = search._Search(mesh, Settings(), search._folds(samples, 0), samples.count, 1.0, 0)
     losses = iter(np.arange(1.0, 100.0))
-    monkeypatch.setattr(looked, "_loss", lambda part: next(losses))
-    assert looked._alone(LM(), 0, 0.5, search.LIMITS.long) == 2.0  # behind, and no better than before
+    monkeypatch.setattr(trials, "_loss", lambda part: next(losses))
+    assert trials._evidence_trial(LM(), 0, 0.5, search.LIMITS.long) == 2.0  # clearly worse, and rising
 
 
-def test_a_trainer_says_what_was_found_and_goes_on_with_it():
+def test_a_trainer_reports_the_penalty_and_uses_it():
     X, y = classes(60)
     model = MeshClassifier(hidden=3, solver="adam", random_state=0).fit(X, y)
     assert model.history_[0].note.startswith("l2 ")
     assert "held-out loss" in model.solver_reason_
     assert model.l2_ in search.GRID
-    fixed = MeshClassifier(hidden=3, solver="adam", l2=model.l2_, random_state=0).fit(X, y)
-    assert np.array_equal(fixed.mesh_.weights, model.mesh_.weights)
-    assert "held-out" not in fixed.solver_reason_
+    refit = MeshClassifier(hidden=3, solver="adam", l2=model.l2_, random_state=0).fit(X, y)
+    assert np.array_equal(refit.mesh_.weights, model.mesh_.weights)
+    assert "held-out" not in refit.solver_reason_
 
 
 def test_epochs_follow_from_steps():
@@ -169,21 +169,21 @@ def test_epochs_follow_from_steps():
 
 
 def test_trials_end_with_half_of_the_seconds():
-    told = Told(lambda l2, fold: 1.0)
-    told.until = 0.0  # long ago
-    assert told.run(Choice(Adam(), "", LM())).l2 == search.LIMITS.first[0]
-    assert {l2 for l2, _ in told.asked} == {search.LIMITS.first[0]}
+    trials = FixedLosses(lambda l2, fold: 1.0)
+    trials.until = 0.0  # long ago
+    assert trials.run(Choice(Adam(), "", LM())).l2 == search.LIMITS.first[0]
+    assert {l2 for l2, _ in trials.asked} == {search.LIMITS.first[0]}
 
 
 def test_a_net_that_diverges_everywhere_gets_the_strongest_penalty():
-    assert Told(lambda l2, fold: math.inf).run(Choice(Adam(), "")).l2 == max(search.GRID)
+    assert FixedLosses(lambda l2, fold: math.inf).run(Choice(Adam(), "")).l2 == max(search.GRID)
 
 
-def test_few_samples_are_believed_less_than_many():
+def test_few_samples_weigh_less_than_the_prior():
     slightly = lambda l2, fold: 1.0 - 0.002 * (l2 == 1.0)  # noqa: E731
-    assert Told(slightly, n=40).run(Choice(Adam(), "")).l2 != 1.0  # 5 / 40 is usual
+    assert FixedLosses(slightly, n=40).run(Choice(Adam(), "")).l2 != 1.0  # the prior is centred at 5 / 40
     clearly = lambda l2, fold: 2.0 + math.log10(1 / l2)  # noqa: E731
-    assert Told(clearly, n=40).run(Choice(Adam(), "")).l2 == 1.0
+    assert FixedLosses(clearly, n=40).run(Choice(Adam(), "")).l2 == 1.0
 
 
 def test_rare_classes_get_folds_where_many_samples_would_not():

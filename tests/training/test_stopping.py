@@ -35,7 +35,7 @@ def test_out_of_time(clock, more):
     more = {"l2": 1e-3} | more  # nothing is tried, so that rows take all the time
     model = MeshClassifier(**OPTIONS | more, callbacks=TimeLimit(7)).fit(X, Y)
     assert len(model.history_) == 7
-    assert model.history_[-1].note == "stopped: 7 seconds are used up"
+    assert model.history_[-1].note == "stopped: time limit of 7 seconds reached"
     assert [row.note for row in model.history_[:-1]] == [""] * 6
     whole = MeshClassifier(**OPTIONS | more).fit(X, Y)
     np.testing.assert_array_equal(whole.history_["loss"][:7], model.history_["loss"])
@@ -139,8 +139,8 @@ def test_the_rate_comes_down_from_the_best_weights():
     settings = Settings(solver="adam", batch_size=8, patience=5, max_epochs=40, l2=0.0)
     run = Trainer(mesh, samples, settings, held_out, 0)
     for row in run.rows():
-        if "brought down" in row.note:
-            assert not np.array_equal(mesh.weights, run.best.parameters)  # the weights that the row is about
+        if "reduced to 0" in row.note:
+            assert not np.array_equal(mesh.weights, run.best.parameters)  # the weights of the row
             mesh.weights[:] = np.nan
     assert row.epoch == 11
     assert np.isfinite(run.history["loss"]).all()  # nothing had to be taken back

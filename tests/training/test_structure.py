@@ -233,7 +233,7 @@ def test_estimators_with_a_budget():
         (lambda: structure.Regrow(fraction=2), "fraction .*2"),
         (lambda: structure.Sparsify(l1=-1), "l1 .*-1"),
         (lambda: structure.Grow(to=0), "to .*0"),
-        (lambda: MeshClassifier(structure="prune").fit(X, Y), "structure must be one of structure.Prune"),
+        (lambda: MeshClassifier(structure="prune").fit(X, Y), r"structure must be a policy \(Prune"),
         (lambda: MeshClassifier(structure=structure.Prune(to=9), n_restarts=2).fit(X, Y), "set n_restarts=1"),
         (lambda: MeshClassifier(2, structure=structure.Prune(to=999)).fit(X, Y), "cannot end with 999 edges"),
     ],
@@ -264,7 +264,7 @@ def test_a_checkpoint_of_a_changing_graph_goes_on_with_any_method(gradient, tmp_
 
 
 def test_a_budget_that_cannot_be_met_is_said():
-    """Every output keeps a way from an input, so three outputs keep three edges; the bias keeps its own."""
+    """Every output keeps a path from an input, so three outputs keep three edges; the edges of the bias stay."""
     Z, labels = np.random.default_rng(0).standard_normal((60, 4)), np.arange(60) % 3
     options = {"max_epochs": 10, "random_state": 0, "solver": "adam", "tol": 0}
     with pytest.warns(UserWarning, match=r"3 edges instead of 2"):

@@ -174,7 +174,7 @@ def test_the_rate_comes_down_before_patience_ends_a_run(schedule, size, patience
     said = [(row.epoch, row.note) for row in rows if row.note]
     reason = f"the loss fell by less than 0.0001 in {patience} epochs"
     first = said[0][0]
-    assert said == [(first, f"{reason}: the rate is brought down over {epochs} epochs"),
+    assert said == [(first, f"{reason}: the learning rate is reduced to 0 over {epochs} epochs"),
                     (first + epochs, f"stopped: {reason}")]  # fmt: skip
     before = Adam(schedule=schedule).share_of_rate(first / most)
     batches = 1 if size is None else 4
@@ -301,7 +301,7 @@ def test_a_graph_changed_during_training_is_noticed():
         rows = train(mesh, X, y, max_epochs=200)
         next(rows)
         change(mesh)
-        with pytest.raises(MeshError, match="another graph or other ticks"):
+        with pytest.raises(MeshError, match="the graph or the ticks of the mesh were changed"):
             next(rows)
 
 

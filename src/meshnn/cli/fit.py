@@ -25,7 +25,7 @@ def fit(
         Path,
         Argument(
             help="Training table: .csv, .tsv (also .gz), .parquet, .feather, or - for CSV from standard input. A "
-            "folder of .parquet files, a .parquet file above 1 GiB and a .npy matrix are read block by block (out-of-core)."
+            "folder of .parquet files, a .parquet file above 1 GiB and a .npy matrix are read in blocks (out-of-core)."
         ),
     ],
     target: Annotated[str, Option("--target", "-y", help="Column to predict. For a matrix X.npy: the file y.npy.")],

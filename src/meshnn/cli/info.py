@@ -54,7 +54,7 @@ def _forecaster(thing: Any) -> dict[str, Any]:
     lines = thing.explain() if thing.n_samples_ else []
     return {
         "values": thing.n_samples_, "season": thing.season_, "features": [str(name) for name in thing.features_.names],
-        "believed": {name: f"{max(near, far):.2f}" for name, near, far in lines if max(near, far) >= 0.01},
+        "expert_weights": {name: f"{max(near, far):.2f}" for name, near, far in lines if max(near, far) >= 0.01},
         "next": thing.forecast(1)[0] if thing.n_samples_ else None,
     }  # fmt: skip
 

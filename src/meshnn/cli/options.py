@@ -57,7 +57,9 @@ def read_options(
     encoding: Annotated[str, Option(help="Character encoding of a text file.")] = "utf-8",
     na: Annotated[
         str | None,
-        Option(help="Further markers of missing values, for example -,?. Empty cells, NA and NaN are known."),
+        Option(
+            help="Further markers of missing values, for example -,?. Empty cells, NA and NaN always count as missing."
+        ),
     ] = None,
 ) -> Any:
     """Return the format of a text file, for `tables.reader`."""

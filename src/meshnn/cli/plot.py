@@ -21,9 +21,7 @@ def plot(
     ],
     what: Annotated[
         What,
-        Option(
-            help="Panel to draw. all: every panel that applies to the model. topology: changes of the graph in training."
-        ),
+        Option(help="Panel to draw. all: every panel that applies to the model. topology: changes of the graph."),
     ] = "all",
     data: Annotated[
         Path | None, Option(help="Table whose rows are drawn over the decision regions, for models of two features.")

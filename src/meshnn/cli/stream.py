@@ -65,14 +65,13 @@ def stream(
             "--hidden",
             "-n",
             min=0,
-            help="Number of hidden neurons. Default: 16; 0: a linear model. ekf slows down fast.",
+            help="Number of hidden neurons. Default: 16; 0: a linear model. The time of ekf per row grows with the "
+            "square of the number of parameters.",
         ),
     ] = None,
     memory: Annotated[
         Memory | None,
-        Option(
-            help="carry keeps the state of the network between rows, for rows that depend on earlier ones. Default: none."
-        ),
+        Option(help="carry keeps the state of the network between rows that depend on earlier ones. Default: none."),
     ] = None,
     learner: Annotated[
         Learner | None,

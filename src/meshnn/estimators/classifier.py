@@ -200,7 +200,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
             advice = "name all classes at the first partial_fit, or set warm_start=False for a new fit"
             raise DataError(f"y holds the class {unknown[0]!r}, which is not among {known}; {advice}")
         if len(known) < 2:
-            raise DataError(f"y has only the class {known[0]!r}; a classifier needs at least two classes")
+            raise DataError(f"y has only one class, {known[0]!r}; a classifier needs at least two classes")
         labels = np.searchsorted(self.classes_, y)
         if self.class_weight is not None:
             balance = self._class_weights(labels, sample_weight, known)

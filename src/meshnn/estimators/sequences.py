@@ -206,7 +206,9 @@ class SequencePreprocessing(Preprocessing):
 
     def _read(self, mesh: Mesh, X: Ragged, n_jobs: int | None) -> list[Array]:
         """Return the outputs that are read for each scaled sequence."""
-        ticks = -(-self.reading.ticks(X.lengths.max()) // 8) * 8  # rounded up, since each number of ticks needs an engine
+        ticks = (
+            -(-self.reading.ticks(X.lengths.max()) // 8) * 8
+        )  # rounded up, since each number of ticks needs an engine
         inputs = padded(X, ticks, self.reading.per_step, mesh.dtype)
         read = mesh.forward(inputs, every_tick=True, n_jobs=n_jobs)[self.reading.read_at(X.lengths)]
         if self.reading.readout == "last":

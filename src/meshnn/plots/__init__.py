@@ -1,4 +1,4 @@
-"""Plots of nets. They need matplotlib (the extra `plots`), which is imported when something is drawn."""
+"""Plots of models. They need matplotlib (the extra `plots`), which is imported by the first plot."""
 
 from meshnn.plots.curves import draw_history, plot_forecast, plot_stream
 from meshnn.plots.graph import draw_graph

@@ -1,4 +1,4 @@
-"""Figures as files: the same figure gives the same bytes. Pictures one after the other, as a GIF."""
+"""Save figures, byte by byte reproducible, and animations as GIF files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Picture", "as_picture", "check_figure_path", "save_figure", "save_frames"]
 
-#: Pixels (height, width, 3).
+#: An image as an array of pixels (height, width, 3).
 Picture = NDArray[np.uint8]
 
 
 def check_figure_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path if its ending is one of a figure; raise a `MeshError` otherwise.
+    """Return the path if its ending is .svg, .png or .pdf; raise a `MeshError` otherwise.
 
     >>> from meshnn.plots import check_figure_path
     >>> check_figure_path("net.svg").name
@@ -39,15 +39,18 @@ def check_figure_path(path: str | os.PathLike[str]) -> Path:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 150) -> None:
-    """Write a figure as .svg, .png or .pdf, whole or not at all. Text in an SVG is drawn as outlines.
+    """Write a figure as .svg, .png or .pdf. An error leaves an existing file unchanged.
+
+    Text in an SVG is drawn as outlines, so it looks the same without our fonts.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
+        The figure to save.
     path : path-like
-        Its ending decides the format.
+        File to write. The ending decides the format.
     dpi : float
-        Dots per inch of a .png.
+        Resolution of a .png in dots per inch.
 
     Examples
     --------
@@ -61,10 +64,10 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 150) 
     style.require_matplotlib()
     target = check_figure_path(path)
     kind = target.suffix.lower().removeprefix(".")
-    undated = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}  # would differ between two runs
+    volatile = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}  # metadata that differs between runs
     content = io.BytesIO()
     with style.clean_style():
-        figure.savefig(content, format=kind, dpi=dpi, metadata={undated[kind]: None})
+        figure.savefig(content, format=kind, dpi=dpi, metadata={volatile[kind]: None})
     write_whole(target, [content.getvalue()])
 
 
@@ -78,11 +81,11 @@ def as_picture(figure: Figure) -> Picture:
 
 
 def save_frames(pictures: Sequence[Picture], path: Path) -> None:
-    """Write pictures as a .gif, 90 ms each; the last one stays longer."""
+    """Write an animation as a .gif: 90 ms per frame, 1.8 s for the last one."""
     from PIL import Image
 
     content = io.BytesIO()
-    # one palette for all frames, from several of them: colours do not flicker
+    # one palette for all frames, so that colours do not flicker
     sample = np.concatenate([pictures[k] for k in np.linspace(0, len(pictures) - 1, 5).astype(int)])
     palette = Image.fromarray(sample).quantize(96, dither=Image.Dither.NONE)
     frames = [Image.fromarray(p).quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]

@@ -62,5 +62,5 @@ def heard_interrupts() -> Iterator[Callable[[], None]]:
     try:
         yield check
     finally:
-        for number, handler in replaced.items():
-            signal.signal(number, handler)
+        for replaced_number, handler in replaced.items():
+            signal.signal(replaced_number, handler)

@@ -111,7 +111,9 @@ def from_tree(kind: type[S], tree: Any, sizes: Mapping[str, Any], name: str = ""
     hints, inside = _hints(kind), f"{name}." if name else ""
     if hints.keys() != tree.keys():
         others = ", ".join(sorted(map(str, hints.keys() ^ tree.keys())))[:200]
-        raise MeshError(f"{name or kind.__name__} must have the entries {', '.join(hints)}; missing or unknown: {others}")
+        raise MeshError(
+            f"{name or kind.__name__} must have the entries {', '.join(hints)}; missing or unknown: {others}"
+        )
     return kind(**{key: _checked(f"{inside}{key}", tree[key], hint, sizes) for key, hint in hints.items()})
 
 
@@ -121,7 +123,7 @@ def check_fields(options: Any) -> dict[str, Any]:
 
 
 class Options:
-    """Base class of option dataclasses: validated on construction, with scikit-learn's `get_params` and `set_params`."""
+    """Base class of option dataclasses: validated when created, with scikit-learn's `get_params` and `set_params`."""
 
     def __post_init__(self) -> None:
         check_fields(self)

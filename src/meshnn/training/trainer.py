@@ -128,7 +128,9 @@ class Trainer:
         policies = as_policies(structure)
         settings = with_penalties(settings, policies)
         if policies and settings.n_restarts > 1:
-            raise MeshError("`structure` cannot be combined with several starts; set n_restarts=1, or fit several times")
+            raise MeshError(
+                "`structure` cannot be combined with several starts; set n_restarts=1, or fit several times"
+            )
         self.mesh, self.samples, self.settings, self.validation = mesh, samples, settings, validation
         if choice is None:
             noisy, columns = is_noisy(samples.loss, policies), samples.columns(mesh.topology.n_outputs)
@@ -200,7 +202,9 @@ class Trainer:
         limit = math.inf if self.settings.max_seconds is None else self.settings.max_seconds
         while not self.finished:
             if self.mesh.topology is not self._topology or self.mesh.ticks != self._ticks:
-                raise MeshError("the graph or the ticks of the mesh were changed during training; start a new training run")
+                raise MeshError(
+                    "the graph or the ticks of the mesh were changed during training; start a new training run"
+                )
             has_time = self._state.seconds < limit
             if has_time:
                 self.history.append(self._advance())
@@ -338,7 +342,7 @@ class Trainer:
         self._begin()
 
     def stop(self, reason: str, to_go_on: bool = False) -> None:
-        """End training with the best weights so far; with `to_go_on` the recorded state stays that of an unfinished run."""
+        """End training with the best weights so far; `to_go_on` records the state of an unfinished run."""
         if not self.finished:
             self._state.finished = True
             self.mesh.parameters[:] = self.best.parameters
@@ -372,7 +376,9 @@ class Trainer:
     def restore(self, tree: Tree) -> None:
         """Resume from a state of a trainer with the same arguments; only `max_epochs` may be larger."""
         if tree["graph"] != self._state.graph:
-            raise MeshError("the checkpoint belongs to another graph; if topology() draws random edges, pass a fixed seed")
+            raise MeshError(
+                "the checkpoint belongs to another graph; if topology() draws random edges, pass a fixed seed"
+            )
         if self._structure is not None:
             self._structure.restore(tree["structure"])
             self._topology = self.mesh.topology

@@ -1,4 +1,4 @@
-"""Topology that learns: edges and neurons that come and go while weights are trained."""
+"""Structure learning: policies that add and remove edges and neurons while the weights are trained."""
 
 from meshnn.training.structure.choosing import CRITERIA
 from meshnn.training.structure.policies import Grow, Policy, Prune, Regrow, Sparsify

@@ -1,4 +1,4 @@
-"""How much an edge matters, which edges go, and which come."""
+"""Importance scores of edges, and the choice of the edges to remove and to add."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ CRITERIA = ("magnitude", "movement", "saliency")
 
 
 def sample_of(samples: Samples, rng: np.random.Generator, most: int = 1024) -> InMemorySamples:
-    """Draw some of the samples."""
+    """Return at most `most` samples, drawn at random."""
     count = samples.count
     return samples.subset(np.arange(count) if count <= most else np.sort(rng.choice(count, most, replace=False)))
 
 
 def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) -> FloatArray:
-    """Return one number per edge; the edges with the smallest ones can go.
+    """Return one importance score per edge; the edges with the smallest scores can be removed.
 
-    magnitude is |w|; movement is |w dE/dw|, what the loss changes by to first order if the edge goes; saliency is
-    w² d²E/dw² / 2, to second order at a minimum, with the Gauss-Newton diagonal (optimal brain damage). What tied edges
-    matter together is shared out among them.
+    "magnitude" is |w|. "movement" is |w dE/dw|, the first-order change of the loss if the edge is removed. "saliency"
+    is w² d²E/dw² / 2, the second-order change at a minimum, with the Gauss-Newton diagonal (optimal brain damage). The
+    score of a group of tied edges is divided among them.
     """
     if by == "magnitude":
         return np.abs(mesh.weights.astype(np.float64))
@@ -33,7 +33,7 @@ def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) 
     if by == "movement":
         _, grad = mesh.gradient(some.inputs, some.targets)
         return np.asarray(mesh.ties.spread(np.abs(w * grad)))
-    if samples.timed:  # some parameters at a time: only blocks at the diagonal are made
+    if samples.timed:  # in chunks of parameters: only the diagonal blocks of the matrix are computed
         parts = np.split(np.arange(mesh.n_parameters), range(1024, mesh.n_parameters, 1024))
         found = np.concatenate([samples.curvature(mesh, "adjoint", part, None).matrix.diagonal() for part in parts])
     else:
@@ -42,7 +42,7 @@ def importance(by: str, mesh: Mesh, samples: Samples, rng: np.random.Generator) 
 
 
 def _curvatures(mesh: Mesh, samples: InMemorySamples) -> FloatArray:
-    """The diagonal of the Gauss-Newton matrix, from the forward Jacobian, some samples at a time."""
+    """Return the diagonal of the Gauss-Newton matrix, from the forward Jacobian in chunks of samples."""
     total, targets, X = np.zeros(mesh.n_parameters), samples.targets, samples.inputs
     size = max(1, 4_000_000 // (mesh.topology.n_edges * mesh.topology.n_outputs))
     for k in range(0, samples.count, size):
@@ -54,12 +54,12 @@ def _curvatures(mesh: Mesh, samples: InMemorySamples) -> FloatArray:
 
 
 def weakest(view: View, scores: FloatArray, count: int, bias: bool, spare: int = 0) -> BoolArray:
-    """Mask of `count` edges that can go: dead ones and those of constants first, then those with the smallest scores.
+    """Return the mask of `count` edges to remove: first dead edges and those of constant neurons, then by score.
 
-    An edge may be the last one that keeps others alive: those that die with it go as well, and better ones stay. So do
-    those of neurons that only the bias feeds without it (see `view`). Up to `spare` more go rather than stay for
-    nothing. No output loses its last way from an input. A fixed edge never goes, and tied ones go together: fewer go
-    than asked for if no group is small enough.
+    If the removal of an edge makes other edges dead, these are removed as well, and edges with a higher score are kept
+    instead. The same holds for edges of neurons that become constant (see `graph.py`). Up to `spare` more edges are
+    removed if they are dead. Every output keeps a path from an input. Fixed edges are kept, and tied edges are removed
+    together: fewer than `count` edges are removed if no group is small enough.
     """
     ties = view.mesh.ties
     idle, constant = view.idle_without(np.zeros(view.mesh.topology.n_edges, np.bool_))
@@ -86,8 +86,8 @@ def weakest(view: View, scores: FloatArray, count: int, bias: bool, spare: int =
         if n_left <= spare:
             count, spare = count + n_left, spare - n_left
         if (lost | left).sum() <= count:
-            lost = lost | left  # they go as well, and better ones stay in their place
-        else:  # there is no room for them: keep what they depend on
+            lost = lost | left  # removed as well, and edges with a higher score are kept instead
+        else:  # more than `count`: keep the edges on which they depend
             around = _around(view, left) & first & ~dead
             if not around.any():
                 break
@@ -96,7 +96,7 @@ def weakest(view: View, scores: FloatArray, count: int, bias: bool, spare: int =
 
 
 def _weakest_groups(ties: Ties, scores: FloatArray, count: int, safe: BoolArray) -> BoolArray:
-    """Mask of at most `count` edges: parameter by parameter, those with the smallest scores first, if they fit."""
+    """Return a mask of at most `count` edges: whole groups of tied edges, those with the smallest mean scores first."""
     size = np.bincount(ties.number, minlength=ties.n_numbers)
     mean = np.bincount(ties.number, scores, ties.n_numbers) / size
     mean[ties.number[safe]] = np.inf
@@ -109,21 +109,21 @@ def _weakest_groups(ties: Ties, scores: FloatArray, count: int, safe: BoolArray)
 
 
 def _lowest(scores: FloatArray, at: IntArray, count: int) -> IntArray:
-    """Those of some edges with the smallest scores."""
+    """Return the `count` edges of `at` with the smallest scores."""
     if count >= len(at):
         return at
     return at[np.argpartition(scores[at], count - 1)[:count]] if count > 0 else at[:0]
 
 
 def _around(view: View, edges: BoolArray) -> BoolArray:
-    """Edges of the hidden neurons that some edges belong to."""
+    """Return the mask of all edges of the hidden neurons at the ends of the given edges."""
     t = view.mesh.topology
     touched = np.intersect1d(t.hidden, np.concatenate([t.src[edges], t.dst[edges]]))
     return np.isin(t.src, touched) | np.isin(t.dst, touched)
 
 
 def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
-    """Which of the absent edges to add; of very many, some are looked at."""
+    """Return the indices of the absent edges to add; above a limit, a random subset of them is scored."""
     if grow == "random":
         return np.sort(view.rng.choice(len(absent), count, replace=False))
     most = 50_000 + 2 * count
@@ -132,8 +132,8 @@ def strongest(view: View, absent: IntArray, count: int, grow: str) -> IntArray:
         return some[strongest(view, absent[some], count, grow)]
     sample = sample_of(view.samples, view.rng, int(np.clip(2_000_000 // max(len(absent), 1), 64, 1024)))
     src, dst = absent.T
-    # a single gradient of many edges: the adjoint is the cheapest way to it
+    # one gradient of many edges: the adjoint method is the cheapest
     scores = np.abs(view.mesh.growth_scores(sample.inputs, sample.targets, src=src, dst=dst, gradient="adjoint"))
-    # of equal ones (dead edges, all 0) any; the order of neurons means nothing
+    # ties (dead edges have score 0) are broken at random: the order of neurons has no meaning
     order = np.lexsort((view.rng.random(len(absent)), -scores))
     return np.sort(order[:count])

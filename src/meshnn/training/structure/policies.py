@@ -1,4 +1,4 @@
-"""`Prune`, `Regrow`, `Sparsify`, `Grow`: how a graph changes while it learns."""
+"""The policies `Prune`, `Regrow`, `Sparsify` and `Grow`, which change a graph during training."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from meshnn.training.structure.graph import Edit, View
 
 
 class Policy:
-    """A way to change a graph, which keeps what it remembers between the rows of a run in a `memory`."""
+    """Base class of policies. The state of a policy during a run is kept in a separate `memory`."""
 
-    #: Makes a memory: a dictionary of plain values, or a dataclass as in `meshnn.training.state`.
+    #: Factory of the memory: a dictionary of plain values, or a dataclass as in `meshnn.training.state`.
     new_memory: ClassVar[Any] = dict
 
-    #: Whether the graph it starts from has all allowed edges.
+    #: Whether training starts with all allowed edges.
     dense: bool = False
-    #: Penalty on the sum of absolute weights that it needs.
+    #: L1 penalty that the policy needs.
     l1: float = 0.0
-    #: Edges that may be there, see `Allowed`; None for what follows from the graph.
+    #: Allowed edges, see `Allowed`; None derives them from the graph.
     allowed: Any = None
-    #: Whether it adds edges or neurons: then neurons that are left without edges stay.
+    #: Whether the policy adds edges or neurons; neurons without edges are then kept.
     adds: bool = False
-    #: Why nothing can be fitted with it, if so.
+    #: Reason why a fit with this policy is refused, or an empty text.
     refusal: str = ""
 
     def refusal_of(self, edges: int) -> str:
-        """Why it cannot work on a net that begins with this many edges, if so."""
+        """Return why the policy cannot work on a net with this number of edges, or an empty text."""
         return ""
 
     def busy(self, view: View, memory: Any) -> bool:
-        """Whether it may still change something."""
+        """Return whether the policy may still change the graph."""
         raise NotImplementedError
 
     def propose(self, view: View, memory: Any) -> Edit | None:
-        """Return the change to make now."""
+        """Return the edit to make now, or None."""
         raise NotImplementedError
 
     def unmet(self, view: View, memory: Any) -> str:
-        """Return a message if its target was missed at the end of training, else an empty text."""
+        """Return a message if the target was missed at the end of training, else an empty text."""
         return ""
 
 
 @dataclass
 class PruneMemory:
-    """The edges of the first graph, once it was seen, and whether the schedule has come to its end."""
+    """The number of edges of the initial graph, and whether the schedule has ended."""
 
     first: Count | None = None
     done: bool = False
@@ -58,20 +58,21 @@ class PruneMemory:
 
 @dataclass
 class Prune(Policy, Options):
-    """Take edges out until `to` are left.
+    """Prune: remove edges on a schedule until `to` edges are left.
 
     Parameters
     ----------
     to : int or float
-        Edges to end with, those of the bias included; a share of the first ones if below 1.
-    start : "dense" or "given"
-        Begin with all allowed edges, or with those of the topology.
-    begin, end : float
-        Shares of the training between which edges go: many at first, few at last (a cubic in time).
-    by : "magnitude", "movement" or "saliency"
-        Which edges go. Dead ones go first, whatever their weight.
-    bias : bool
-        Whether edges of the bias may go, too; those that are dead always may.
+        Final number of edges, including those of the bias. A value below 1 is a fraction of the initial number.
+    start : {"dense", "given"}, default="dense"
+        "dense" starts with all allowed edges, "given" with those of the topology.
+    begin, end : float, default=0.0 and 0.6
+        Fractions of the training at which pruning begins and ends. The schedule is cubic: most edges are removed
+        early.
+    by : {"magnitude", "movement", "saliency"}, default="magnitude"
+        Importance score; the edges with the smallest scores are removed. Dead edges are removed first.
+    bias : bool, default=False
+        Whether edges of the bias may be removed, too. Dead edges of the bias are always removed.
 
     Examples
     --------
@@ -95,20 +96,20 @@ class Prune(Policy, Options):
 
     @property
     def dense(self) -> bool:  # type: ignore[override]
-        """Whether it starts with all allowed edges."""
+        """Whether training starts with all allowed edges."""
         return self.start == "dense"
 
     def refusal_of(self, edges: int) -> str:
-        """More edges than there are."""
+        """Return a message if more edges are asked for than the net has."""
         to = self._goal(edges)
         return f"Prune(to={self.to}) cannot end with {to} edges: the net begins with {edges}" if to > edges else ""
 
     def busy(self, view: View, memory: Any) -> bool:
-        """Until the end of its schedule."""
+        """Return whether the schedule has not ended yet."""
         return not memory.done
 
     def propose(self, view: View, memory: Any) -> Edit | None:
-        """Down to what the schedule leaves by now."""
+        """Return an edit that removes edges down to the number of the schedule."""
         count = view.mesh.topology.n_edges
         memory.first = first = count if memory.first is None else memory.first
         to = self._goal(first)
@@ -118,7 +119,7 @@ class Prune(Policy, Options):
         keep = to + round((first - to) * (1 - ratio) ** 3)
         if ratio >= 1.0:
             memory.done = True
-        # only edits that are worth it, since every one makes new plans; but no large one at the end, which would hurt
+        # Every edit compiles new plans: small ones are postponed, but not past the end, where a large one would hurt.
         if count <= keep or (ratio < 1.0 and count - keep < 0.05 * count):
             return None
         scores = importance(self.by, view.mesh, view.samples, view.rng)
@@ -126,11 +127,11 @@ class Prune(Policy, Options):
         return Edit.removal(view, remove, f"pruned by {self.by}")
 
     def unmet(self, view: View, memory: Any) -> str:
-        """More edges than asked for, because some may not go."""
+        """Return a message if more edges are left than asked for, with the edges that must stay."""
         count, to = view.mesh.topology.n_edges, self._goal(memory.first or 0)
         if not memory.done or count <= to:
             return ""
-        kept = ["a way from an input to every output"]
+        kept = ["a path from an input to every output"]
         kept += ["the edges of the bias"] * (not self.bias and bool(view.from_bias.any()))
         kept += ["fixed edges, and groups of tied ones"] * (not view.mesh.ties.plain)
         return f"Prune(to={self.to}) ends with {count:,} edges instead of {to:,}: it keeps {', '.join(kept)}"
@@ -148,22 +149,23 @@ class RegrowMemory:
 
 @dataclass
 class Regrow(Policy, Options):
-    """Swap weak edges for absent ones that would help; the number of edges stays.
+    """Regrow: periodically replace weak edges by absent ones with a large gradient; the number of edges stays the same.
 
     Parameters
     ----------
     every : int, optional
-        Epochs between two swaps; by default a twentieth of the training, a fifth of one of less than 50 epochs.
-    fraction : float
-        Share of the edges (but those of the bias) that is swapped, at first.
-    grow : "gradient" or "random"
-        New edges are those whose gradient would be largest, or any.
-    decay : "cosine" or "constant"
-        How the fraction falls until `end`.
-    end : float
-        Share of the training after which nothing is swapped.
+        Epochs between two swaps. By default a twentieth of the training, or a fifth if it has less than 50 epochs.
+    fraction : float, default=0.3
+        Initial fraction of the edges (without those of the bias) that is swapped.
+    grow : {"gradient", "random"}, default="gradient"
+        Choice of the new edges: those with the largest gradient, or at random.
+    decay : {"cosine", "constant"}, default="cosine"
+        Schedule of the fraction until `end`.
+    end : float, default=0.75
+        Fraction of the training after which no edges are swapped.
     allowed : mask or Topology, optional
-        See `Allowed`.
+        Edges that may be added, as a Boolean matrix [from, to] or as the edges of a topology. By default all edges
+        except kinds (from outputs, between outputs, self-loops) that the initial graph lacks.
 
     Examples
     --------
@@ -182,11 +184,11 @@ class Regrow(Policy, Options):
     new_memory = RegrowMemory
 
     def busy(self, view: View, memory: Any) -> bool:
-        """Until its end."""
+        """Return whether `end` has not been reached yet."""
         return view.progress < self.end
 
     def propose(self, view: View, memory: Any) -> Edit | None:
-        """Swap some edges, if it is time to."""
+        """Return a swap if one is due."""
         every = self.every or max(1, view.max_epochs // 5 if view.max_epochs < 50 else view.max_epochs // 20)
         if view.progress >= self.end or view.epoch - memory.last < every:
             return None
@@ -207,16 +209,17 @@ class Regrow(Policy, Options):
 
 @dataclass
 class Sparsify(Policy, Options):
-    """Let a penalty make weights zero, and take those edges out.
+    """Sparsify: drive weights to zero with an L1 penalty and remove their edges.
 
     Parameters
     ----------
-    l1 : float
-        Of the sum of absolute weights, on top of the mean loss.
-    threshold : float
+    l1 : float, default=1e-3
+        Strength of the penalty on the sum of absolute weights, which is added to the mean loss. Larger values leave
+        fewer edges.
+    threshold : float, default=0.0
         Largest absolute weight that counts as zero.
-    begin : float
-        Share of the training before which nothing goes.
+    begin : float, default=0.1
+        Fraction of the training before which no edge is removed.
 
     Examples
     --------
@@ -230,11 +233,11 @@ class Sparsify(Policy, Options):
     begin: Fraction = 0.1
 
     def busy(self, view: View, memory: Any) -> bool:
-        """Whenever weights vanish, but it does not keep a training from stopping."""
+        """Return False: vanishing weights never prevent training from stopping."""
         return False
 
     def propose(self, view: View, memory: Any) -> Edit | None:
-        """Edges whose weight has vanished."""
+        """Return an edit that removes the edges whose weight has vanished."""
         if view.progress < self.begin:
             return None
         vanished = (np.abs(view.mesh.weights) <= self.threshold) & ~view.from_bias
@@ -249,7 +252,7 @@ class Sparsify(Policy, Options):
 
 @dataclass
 class GrowMemory:
-    """Losses since the last growth, the first loss, that at the last growth, and growths in vain since."""
+    """Losses since the last growth, the first loss, the loss at the last growth, and the growths without gain."""
 
     losses: list[Real] = field(default_factory=list)
     first: Real | None = None
@@ -260,27 +263,28 @@ class GrowMemory:
 
 @dataclass
 class Grow(Policy, Options):
-    """Add hidden neurons, or edges, whenever learning slows down.
+    """Grow: add hidden neurons or edges whenever the loss falls slowly.
 
-    New neurons read everything with random weights and start with output weights of 0, new edges with a weight of 0:
-    what the net computes does not change. Of several random neurons the one is taken whose output edges would have the
-    largest gradient.
+    A new neuron has random incoming weights from all neurons and outgoing weights of 0; a new edge has the weight 0.
+    The outputs of the net are therefore unchanged. Of several random neurons, the one whose outgoing edges have the
+    largest gradient is added.
 
     Parameters
     ----------
     to : int
-        Hidden neurons, or edges, to stop at.
-    neurons : bool
-        Grow neurons; else edges.
-    slow : float
-        Fall of the loss within `wait` rows, over the loss, below which learning counts as slow.
-    wait : int
-        Rows between two growths, at least.
-    gain : float
-        Stop when three growths in a row have lowered the loss by less than this share of the first loss.
-    candidates : int
-        Random neurons to choose from.
+        Number of hidden neurons, or of edges, at which growth stops.
+    neurons : bool, default=True
+        Whether to add neurons; False adds edges.
+    slow : float, default=0.05
+        Relative fall of the loss within `wait` rows of the history below which the net grows.
+    wait : int, default=8
+        Least number of rows of the history between two growths.
+    gain : float, default=0.005
+        Growth stops after three growths in a row that lowered the loss by less than this fraction of the first loss.
+    candidates : int, default=32
+        Number of random neurons that are compared.
     allowed : mask or Topology, optional
+        Edges that may be added, as in `Regrow`.
 
     Examples
     --------
@@ -300,12 +304,12 @@ class Grow(Policy, Options):
     new_memory = GrowMemory
 
     def busy(self, view: View, memory: Any) -> bool:
-        """Until it is large enough or growing no longer helps."""
+        """Return whether the net may still grow: `to` is not reached, and growth lowered the loss."""
         t = view.mesh.topology
         return not memory.done and (t.n_hidden if self.neurons else t.n_edges) < self.to
 
     def propose(self, view: View, memory: Any) -> Edit | None:
-        """A neuron, or some edges, once the loss hardly falls."""
+        """Return an edit that adds a neuron or edges if the loss falls slowly."""
         losses = memory.losses
         if math.isfinite(view.loss):
             losses.append(view.loss)
@@ -316,7 +320,7 @@ class Grow(Policy, Options):
             return None
         if memory.before is not None and memory.before - losses[-1] < self.gain * memory.first:
             memory.idle += 1
-            if memory.idle >= 3:  # one in vain may be bad luck
+            if memory.idle >= 3:  # one may be chance
                 memory.done = True
                 return None
         else:
@@ -335,9 +339,9 @@ class Grow(Policy, Options):
         return Edit(keep, absent[chosen], np.zeros(count), "grown where the gradient is largest")
 
     def _neuron(self, view: View) -> Edit:
-        """The best of some random neurons, by the gradient that its output edges would have."""
+        """Return an edit that adds the random neuron whose outgoing edges have the largest gradient."""
         t, rng = view.mesh.topology, view.rng
-        new = t.n_clamped + t.n_hidden  # its number; outputs move up by one
+        new = t.n_clamped + t.n_hidden  # number of the new neuron; outputs move up by one
         outputs = t.outputs + 1
         sources = np.concatenate([np.arange(new), outputs if view.allowed.from_outputs else []]).astype(np.int64)
         targets = np.concatenate([t.hidden, outputs])
@@ -350,7 +354,7 @@ class Grow(Policy, Options):
         sample = sample_of(view.samples, rng)
         for _ in range(self.candidates):
             weights = np.zeros(len(pairs))
-            # twice the usual: a neuron that is to do what the others do not had better not be linear
+            # twice the usual scale, so that the neuron is nonlinear from the start
             weights[: len(into)] = 2.0 * gain * rng.standard_normal(len(into))
             score = view.score_of(Edit(keep, pairs, weights, "", neurons=1), sample)
             if score > best:

@@ -1,4 +1,4 @@
-"""`Structure`: the policies of a run, their memories and their edits; policies as trees that a file can hold."""
+"""`Structure` runs the policies of a fit; conversion of policies to trees that a file can hold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from meshnn.training.state import RandomState, from_tree, to_tree
 from meshnn.training.structure.graph import Allowed, View, apply_edit
 from meshnn.training.structure.policies import Grow, Policy, Prune, Regrow, Sparsify
 
-#: Policies that a file can hold: by name, since nothing in a file may run.
+#: Policies that a file can hold, by name, since code in a file is never executed.
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Prune, Regrow, Sparsify, Grow)}
 
 
@@ -34,7 +34,7 @@ def as_policies(structure: Any, to_use: bool = True) -> tuple[Policy, ...]:
     found = [structure] if isinstance(structure, Policy) else structure
     if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(p, Policy) for p in found):
         names = ", ".join(KINDS)
-        raise MeshError(f"structure must be one of structure.{names}, or a list, got {type(structure).__name__}")
+        raise MeshError(f"structure must be a policy ({names}) or a list of policies, got {type(structure).__name__}")
     if to_use and (refusal := next((policy.refusal for policy in found if policy.refusal), "")):
         raise MeshError(refusal)
     return tuple(found)
@@ -45,14 +45,14 @@ def _allowed(policies: tuple[Policy, ...], topology: Topology) -> Allowed:
 
 
 def first_topology(policies: tuple[Policy, ...], topology: Topology) -> Topology:
-    """The graph to begin with."""
+    """Return the initial graph: with all allowed edges if a policy starts dense."""
     if not any(policy.dense for policy in policies):
         return topology
     return _allowed(policies, topology).dense(topology)
 
 
 def with_penalties(settings: Settings, policies: tuple[Policy, ...]) -> Settings:
-    """The settings with the penalty that policies need."""
+    """Return the settings with the L1 penalty that policies need."""
     l1 = max((policy.l1 for policy in policies), default=0.0)
     return replace(settings, l1=l1) if l1 > settings.l1 else settings
 
@@ -64,14 +64,14 @@ def graph_to_tree(graph: Topology) -> Tree:
 
 
 def graph_from_tree(tree: Tree) -> Topology:
-    """Return a graph from a tree that may come from anywhere."""
+    """Return a graph from an untrusted tree."""
     n_inputs, n_hidden, n_outputs = (tree[name] for name in ("n_inputs", "n_hidden", "n_outputs"))
     return Topology(n_inputs, n_hidden, n_outputs, tree["edges"], bias=switch("bias", tree["bias"]))
 
 
 @dataclass
 class StructureState:
-    """The mesh with its lineage, and all that policies remember."""
+    """The mesh with its lineage, the memories of the policies, and the state of the random generator."""
 
     mesh: dict[str, Any]
     memories: list[dict[str, Any]]
@@ -79,7 +79,7 @@ class StructureState:
 
 
 class Structure:
-    """Edits a mesh between the rows of its training."""
+    """The policies of a fit with their memories; edits the mesh between two rows of the history."""
 
     def __init__(
         self, policies: tuple[Policy, ...], mesh: Mesh, samples: Samples, max_epochs: int, rng: np.random.Generator
@@ -96,12 +96,12 @@ class Structure:
         )
 
     def busy(self, epoch: int) -> bool:
-        """Whether the graph may still change: then training is not over."""
+        """Return whether the graph may still change; training then continues."""
         view = self._view(epoch)
         return any(policy.busy(view, memory) for policy, memory in zip(self.policies, self.memories, strict=True))
 
     def edit(self, epoch: int, loss: float) -> tuple[Change | None, list[str]]:
-        """Let every policy change the mesh, one after the other; return the change, and notes about it."""
+        """Apply the edits of all policies in order; return the combined change and notes about it."""
         mesh, whole, notes = self.mesh, None, []
         for policy, memory in zip(self.policies, self.memories, strict=True):
             proposed = policy.propose(self._view(epoch, loss), memory)
@@ -116,25 +116,25 @@ class Structure:
         return whole, notes
 
     def unmet(self, epoch: int) -> list[str]:
-        """Return a message per target that policies have missed at the end."""
+        """Return one message per target that a policy has missed at the end."""
         view = self._view(epoch)
         found = (policy.unmet(view, memory) for policy, memory in zip(self.policies, self.memories, strict=True))
-        return [words for words in found if words]
+        return [message for message in found if message]
 
     def state(self) -> Tree:
-        """Return everything but the policies."""
+        """Return the state as a tree, without the policies."""
         memories, random = memories_to_tree(self.memories), self.rng.bit_generator.state
         found: Tree = to_tree(StructureState(self.mesh.to_tree(), memories, random))
         return found
 
     def restore(self, tree: Tree) -> None:
-        """Bring the mesh to the graph it had (its weights are set later), and go on from there."""
+        """Continue from a state; the mesh gets its graph (the weights are set later)."""
         state, t = from_tree(StructureState, tree, {}, "structure"), self.mesh.topology
         found = Mesh.from_tree(state.mesh)
         topology, lineage = found.topology, found.lineage_
         sizes = (topology.n_inputs, topology.n_outputs, topology.bias)
         if lineage is None or sizes != (t.n_inputs, t.n_outputs, t.bias):
-            raise MeshError(f"the graph must have a lineage, and inputs and outputs of {t!r}, got {topology!r}")
+            raise MeshError(f"the graph must have a lineage and the inputs and outputs of {t!r}, got {topology!r}")
         self.memories = memories_from_tree(self.policies, state.memories)
         self.mesh.replace(topology, found.weights, found.codes, found.ties)
         self.lineage = self.mesh.lineage_ = lineage
@@ -142,12 +142,12 @@ class Structure:
 
 
 def memories_to_tree(memories: list[Any]) -> list[Tree]:
-    """Return the memory of the policies as plain values."""
+    """Return the memories of the policies as plain values."""
     return [deepcopy(to_tree(memory)) for memory in memories]
 
 
 def memories_from_tree(policies: tuple[Policy, ...], trees: Any) -> list[Any]:
-    """The inverse, for trees that may come from anywhere; a policy of the user's own checks its dictionary itself."""
+    """Return memories from untrusted trees; a user-defined policy checks its dictionary itself."""
     if not isinstance(trees, list) or len(trees) != len(policies) or not all(isinstance(tree, dict) for tree in trees):
         raise MeshError(f"memories must be a list of {len(policies)} dictionaries, one per policy, got {trees!r:.100}")
     found = []
@@ -161,7 +161,7 @@ def memories_from_tree(policies: tuple[Policy, ...], trees: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Lost(Policy):
-    """Stands for a policy that a file could not hold; a fit with it is refused."""
+    """Placeholder of a policy that a file could not hold; a fit with it is refused."""
 
     name: str
 
@@ -169,8 +169,8 @@ class Lost(Policy):
     def refusal(self) -> str:  # type: ignore[override]
         """Return why a fit is refused, and how to continue."""
         return (
-            f"the model was trained with {self.name}, which its file does not hold; "
-            "set_params(structure=...) to use it again, or structure=None to fit a graph that stays"
+            f"the model was trained with the policy {self.name}, which its file cannot hold; call "
+            "set_params(structure=...) to use the policy again, or set_params(structure=None) to keep the graph fixed"
         )
 
 
@@ -191,7 +191,7 @@ def _policy_to_tree(policy: Policy) -> Tree:
 
 
 def structure_from_tree(tree: Tree) -> Any:
-    """The inverse, for trees that may come from anywhere."""
+    """Return a value of `structure=` from an untrusted tree."""
     policies = [_policy_from_tree(item) for item in tree["policies"]]
     if tree["single"]:
         return policies[0]
@@ -200,7 +200,7 @@ def structure_from_tree(tree: Tree) -> Any:
 
 def _policy_from_tree(tree: Tree) -> Policy:
     kind = KINDS.get(tree.get("kind", ""))
-    if kind is None:  # or one of a newer version
+    if kind is None:  # user-defined, or of a newer version
         return Lost(str(tree.get("lost", tree.get("kind")))[:100])
     given = {name: value for name, value in tree.items() if name != "kind"}
     if isinstance(given.get("allowed"), dict):
