@@ -102,7 +102,7 @@ def test_npy_files(tmp_path):
     file = tmp_path / "X.npy"
     found = fitted(file, target=str(tmp_path / "y.npy"))
     assert (found["classes"], found["features"], found["test"]["rows"]) == (["0", "1"], None, 270)
-    for target, message in (("y", "has features only"), (tmp_path / "nothing.npy", "there is no such file"),
+    for target, message in (("y", "has features only"), (tmp_path / "nothing.npy", "nothing.npy"),
                             (tmp_path / "short.npy", "5 rows"), (tmp_path / "wide.npy", "2 targets")):  # fmt: skip
         assert message in refused("fit", file, "--target", target, *FAST)
     given = ("fit", file, "--target", tmp_path / "y.npy", *FAST)
@@ -137,7 +137,7 @@ def test_options_that_make_no_sense(tmp_path, numbers, classes):
         (numbers, ("--task", "classify"), "classes in 3,600 rows"),
         (csv, ("--on", "dask:2"), "--on needs a Parquet file"),
         (classes, ("--task", "regress"), "target y is text"),
-        (tmp_path / "nothing", (), "there is no such file"),
+        (tmp_path / "nothing", (), "nothing: the file does not exist"),
     ):
         assert message in refused("fit", data, "--target", "y", *options, *FAST)
 

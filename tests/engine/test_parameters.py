@@ -40,7 +40,7 @@ def test_without_ties_parameters_are_the_weights(mesh):
         ([0, 1], r"\(2,\)"),
         ([0, 0.5, 1], "whole"),
         ([0, -2, 1], "whole"),
-        ([0, 2, 2], "number 1"),
+        ([0, 2, 2], "parameter 1;"),
         ([0, 10**12, 1], "gaps"),
         ([True, False, True], "whole"),
         (["a", "b", "c"], "tied"),

@@ -148,7 +148,7 @@ def test_what_is_no_file(tmp_path, save, monkeypatch):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere.csv")
-    for name, words in {"no such.csv": "no such file", "folder": "has no .parquet file", "link.csv": "no such file",
+    for name, words in {"no such.csv": "does not exist", "folder": "has no .parquet file", "link.csv": "does not exist",
                         "pipe.csv": "is a pipe or a device", "/dev/zero": "is a pipe or a device"}.items():  # fmt: skip
         refused(lambda name=name: read_table(tmp_path / name), name, words)
     refused(lambda: read_table(str(tmp_path / "zero\0byte.csv")), r"zero\x00byte.csv")
