@@ -24,7 +24,10 @@ def test_versions_are_the_same_everywhere():
 
 def anchors(page):
     """Return the link targets of a page: headings in lower case with hyphens, and explicit labels."""
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    text = page.read_text()
+    if included := re.match(r"```\{include\} (\S+)", text):
+        return anchors(page.parent / included[1])
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     labels = re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE)
     return {*labels, *(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles)}
