@@ -78,9 +78,9 @@ def then_learn(seeds):
         begin = time.perf_counter()
         learned = example.learn(genome, config, 30)
         learning = time.perf_counter() - begin
-        errors = [example.error(example.answers(found, config)) for found in (genome, learned)]
+        errors = [example.error(example.outputs_of(found, config)) for found in (genome, learned)]
         alone, config, generations, alone_seconds = evolved_until(1e-6, seed, 250)
-        errors.append(example.error(example.answers(alone, config)))
+        errors.append(example.error(example.outputs_of(alone, config)))
         print(f"{seed} | {took} {seconds:.2f} {errors[0]:.1e} | {learning:.3f} {errors[1]:.1e} | "
               f"{generations} {alone_seconds:.2f} {errors[2]:.1e}", flush=True)  # fmt: skip
 
@@ -100,7 +100,7 @@ def lamarck(seeds, iterations=10, l2=1e-5, most=25):
                 pass
             learned = to_neat(mesh, genome, config)
             genome.nodes, genome.connections = learned.nodes, learned.connections
-            genome.fitness = -example.error(example.answers(genome, config))
+            genome.fitness = -example.error(example.outputs_of(genome, config))
 
     for seed in seeds:
         config = example.read_config()
@@ -110,8 +110,8 @@ def lamarck(seeds, iterations=10, l2=1e-5, most=25):
         genome, seconds = population.run(judge, most), time.perf_counter() - begin
         alone, alone_config, generations, alone_seconds = evolved_until(1e-3, seed, 250)
         print(f"{seed} | {population.generation + 1} {seconds:.2f} "
-              f"{example.error(example.answers(genome, config)):.1e} | {generations} {alone_seconds:.2f} "
-              f"{example.error(example.answers(alone, alone_config)):.1e}", flush=True)  # fmt: skip
+              f"{example.error(example.outputs_of(genome, config)):.1e} | {generations} {alone_seconds:.2f} "
+              f"{example.error(example.outputs_of(alone, alone_config)):.1e}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -42,11 +42,11 @@ def cost():
         spent = []
         edit = trainer._edit
 
-        def timed(loss, edit=edit, spent=spent):
+        def timed(*arguments, edit=edit, spent=spent):
             begin = time.perf_counter()
-            words = edit(loss)
+            notes = edit(*arguments)
             spent.append(time.perf_counter() - begin)
-            return words
+            return notes
 
         trainer._edit = timed
         begin = time.perf_counter()

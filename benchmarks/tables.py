@@ -24,12 +24,15 @@ import traceback
 import warnings
 import zlib
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import scipy
 import sklearn
+from catboost import CatBoostClassifier, CatBoostRegressor
+from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy.stats import rankdata
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -43,13 +46,16 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
+from xgboost import XGBClassifier, XGBRegressor
 
 import table_sets
 from meshnn import MeshClassifier, MeshRegressor
 from table_sets import CLASSIFY, HELD_OUT, REGRESS
 
 FOLDS = 5
-MODELS = ("meshnn", "MLP", "linear", "HistGB", "RF", "SVM")
+MODELS = ("meshnn", "CatBoost", "LightGBM", "XGBoost", "HistGB", "RF", "SVM", "MLP", "linear")
+#: Packages of the boosting libraries.
+BOOSTING = {"CatBoost": "catboost", "LightGBM": "lightgbm", "XGBoost": "xgboost-cpu"}
 #: Up to so many rows a support vector machine is fitted for probabilities too, which takes five more fits.
 PROBABLE_ROWS = 3000
 #: A support vector machine is trained on a sample of so many rows: its time grows with their square.
@@ -67,6 +73,13 @@ def make(model, task, seed, params):
     classes = task == CLASSIFY
     if model == "meshnn":
         return (MeshClassifier if classes else MeshRegressor)(**{"n_jobs": 1, "random_state": seed} | params)
+    if model == "CatBoost":
+        quiet = {"random_seed": seed, "thread_count": 1, "verbose": 0, "allow_writing_files": False}
+        return (CatBoostClassifier if classes else CatBoostRegressor)(**quiet)
+    if model == "LightGBM":
+        return (LGBMClassifier if classes else LGBMRegressor)(random_state=seed, n_jobs=1, verbose=-1)
+    if model == "XGBoost":
+        return (XGBClassifier if classes else XGBRegressor)(random_state=seed, n_jobs=1)
     if model == "HistGB":
         return (HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor)(random_state=seed)
     if model == "RF":
@@ -106,7 +119,7 @@ def _folds(table, model, seed, params):
         fitted, took, wall = _timed(make(model, table.task, seed, params), X[train], y[train])
         seconds.append(took)
         walls.append(wall)
-        guess[test] = fitted.predict(X[test])
+        guess[test] = np.ravel(fitted.predict(X[test]))  # CatBoost returns a column
         if probable:
             if model == "SVM":
                 fitted = make_pipeline(StandardScaler(), SVC(probability=True, random_state=seed))
@@ -149,6 +162,8 @@ def key(name, model, seed):
     table = table_sets.load(name)
     numbers = zlib.crc32(table.truth.tobytes(), zlib.crc32(table.y.tobytes(), zlib.crc32(table.X.tobytes())))
     versions = f"sklearn {sklearn.__version__}, numpy {np.__version__}, scipy {scipy.__version__}"
+    if model in BOOSTING:
+        versions = f"{BOOSTING[model]} {version(BOOSTING[model])}"
     return f"{name} {table.size} {numbers:08x} | {model} | seed {seed} of {FOLDS} folds | {versions}"
 
 
