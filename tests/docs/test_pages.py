@@ -16,6 +16,7 @@ QUICK = {"README.md", "how-to/choose-an-estimator.md", "how-to/use-your-own-grap
 NEEDS = {
     "tutorial.md": ("program arm-none-eabi-gcc", "program qemu-system-arm"),
     "how-to/deploy-to-a-microcontroller.md": ("program arm-none-eabi-gcc", "program qemu-system-arm"),
+    "how-to/classify-sequences.md": ("sktime",),
     "how-to/deploy-in-a-container.md": ("onnxruntime",),
     "how-to/evolve-with-neat.md": ("neat",),
     "how-to/forecast-with-other-libraries.md": ("sktime", "skforecast", "darts"),
