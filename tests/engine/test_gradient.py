@@ -270,7 +270,7 @@ def test_a_net_in_time_worked_by_hand():
 @pytest.mark.parametrize("method", ALL_METHODS)
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_a_sample_of_weight_0_is_ignored(method, loss):
-    """It may overflow: infinity times a weight of 0 would make every sum NaN."""
+    """It may overflow: infinity times 0 would make every sum NaN."""
     rng = np.random.default_rng(0)
     m = Mesh(Topology.mesh(2, 4, 2), 3, "relu", dtype="float32", random_state=0)
     X, y, state = rng.standard_normal((90, 2)), targets_for(loss, rng, 90, 2), rng.standard_normal((90, 9))

@@ -204,7 +204,7 @@ def on_board(board, path, kind, X, flags="-std=c99 -Os"):
     rows = ", ".join(
         "{" + ", ".join(literal(v) if kind == "float" else str(v) for v in row) + "}" for row in X.tolist()
     )
-    source = f"""{boards.SAY}#include "net.h"
+    source = f"""{boards.PRINTING}#include "net.h"
 static const {kind} samples[{len(X)}][{len(X[0])}] = {{{rows}}};
 int main(void) {{
     {"float" if kind == "float" else "int32_t"} y[2];
@@ -213,7 +213,7 @@ int main(void) {{
         for (int j = 0; j < 2; j++) {{
             uint32_t bits;
             __builtin_memcpy(&bits, &y[j], 4);
-            say_bits(bits);
+            put_bits(bits);
         }}
     }}
     return 0;

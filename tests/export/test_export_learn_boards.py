@@ -20,7 +20,7 @@ def on_board(stream, board, flags, T, steps):
     """Return checksums of outputs and parameters after a number of steps on a repeated signal of T samples."""
     X, Y = signal(T)
     words = ",".join(f"0x{word:08x}u" for word in np.concatenate([X[:, 0], Y[:, 0]]).view(np.uint32))
-    source = f"""{boards.SAY}{BOARD}
+    source = f"""{boards.PRINTING}{BOARD}
 static const uint32_t data[{2 * T}] = {{{words}}};
 static uint32_t crc = 0xffffffffu;
 static void add(float value) {{
@@ -39,7 +39,7 @@ int main(void) {{
         add(y[0]);
     }}
     for (k = 0; k < NET_PARAMETERS; k++) add(l.theta[k]);
-    say_bits(crc ^ 0xffffffffu);
+    put_bits(crc ^ 0xffffffffu);
     return 0;
 }}
 """

@@ -111,7 +111,7 @@ def test_features_that_are_no_numbers_are_refused():
 
 
 def test_evaluation():
-    """Errors of baselines: 44 % on Phishing (majority class), 101 passengers (mean), 40 passengers (untrained model)."""
+    """Errors of baselines: 44 % on Phishing (majority class), 101 passengers (mean), 40 passengers (no training)."""
     score = evaluate.progressive_val_score
     model = preprocessing.StandardScaler() | RiverMeshClassifier(seed=0)
     assert score(datasets.Phishing(), model, metrics.Accuracy()).get() > 0.8

@@ -235,7 +235,7 @@ net(x[rank::2]).square().mean().backward()
 if rank == 0:
     torch.save(layer.weight.grad, f"{folder}/out.pt")
 dist.barrier()
-os._exit(0)  # threads of gloo abort now and then at a normal exit
+os._exit(0)  # threads of gloo abort rarely at a normal exit
 """
 
 

@@ -85,7 +85,9 @@ class Tab:
         """Wait until the expression is true; `wait_for_function` conflicts with the security policy of the page."""
         end, page = time.monotonic() + LONG, page or self.page
         while not (found := page.evaluate(expression)):
-            assert time.monotonic() < end, f"never {expression}; the page says {page.inner_text('#alert-text')!r}"
+            assert time.monotonic() < end, (
+                f"time limit for {expression}; the page shows {page.inner_text('#alert-text')!r}"
+            )
             time.sleep(0.02)
         return found
 
