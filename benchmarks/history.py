@@ -45,7 +45,7 @@ ABOUT = {
     "A training step": "Times faster than the fastest of several ways in JAX and PyTorch, one thread; more is better.",
     "MNIST": "784-128-10 in batches of 64; more is better.",
     "A million edges": "Times faster than PyTorch's sparse products; more is better.",
-    "The method that is taken": "Time of what <code>forward</code> takes over that of the best forward-only method; "
+    "The chosen method": "Time of what <code>forward</code> takes over that of the best forward-only method; "
     "1 is the best there is.",
     "Forward over backward": "Time of the best forward-only method over that of backprop; less is better, and beyond "
     "three ticks it cannot be 1.",
@@ -66,7 +66,7 @@ def ratios(found):
         kept["A million edges: times PyTorch"] = (large["torch"]["times torch"], ">= 5")
     for r in found.get("ticks", ()):
         what = f"{r['net']}, {r['ticks']} ticks"
-        kept[f"The method that is taken: {what}"] = (r["forward over best forward-only"], "<= 1.3")
+        kept[f"The chosen method: {what}"] = (r["forward over best forward-only"], "<= 1.3")
         kept[f"Forward over backward: {what}"] = (r["forward-only over adjoint"], "")
     for r in found.get("threads", ()):
         kept[f"Two threads: {r['net']}, {r['batch']}"] = (r["speed-up"], ">= 1.6")

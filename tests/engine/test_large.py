@@ -104,7 +104,7 @@ def test_a_plan_takes_sixteen_bytes_an_edge_and_edges_take_28():
     assert held + 4 * len(plan.weight_index) <= 16 * t.n_edges  # includes the permuted weights
     for index in (plan.weight_index, plan.grad_index):
         assert np.shares_memory(index, plan.course.lists.number)  # no copies
-        # endpoints, weight, two moments, penalty mask, gradient
+    # endpoints, weight, two moments, penalty mask, gradient
     assert t.src.itemsize + t.dst.itemsize + 5 * m.values.itemsize <= 28
 
 

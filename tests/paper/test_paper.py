@@ -225,7 +225,7 @@ def test_images(small_images, tmp_path, monkeypatch):
         same = [found[place]["accuracy"], *(found[f"{place}/{way}"]["accuracy"] for way in ("adjoint", "torch"))]
         assert max(same) - min(same) <= 0.05, same  # rounding may change the class of a few images
         assert same[0] > 0.3  # chance level of ten classes: 0.1
-        # the auto-encoder is not trained again if other settings change
+    # the auto-encoder is not trained again if other settings change
     monkeypatch.setattr("meshnn.paper.autoencoder.train_autoencoder", None)
     run(EXPERIMENTS["images"], replace(small_images, protocol="paper"), tmp_path / "out")
     tables = run(EXPERIMENTS["connections"], small_images, tmp_path / "out").tables

@@ -151,7 +151,7 @@ def test_round_trip(tree):
             assert type(a) is np.ndarray
             assert a.flags.carray  # contiguous, aligned and writable
             assert a.dtype.isnative
-            # An independent reader reads the same
+        # An independent reader reads the same
         with safetensors.safe_open(path, "np") as file:
             assert file.metadata()["format"] == "meshnn"
             assert file.metadata()["version"] == "2"

@@ -42,7 +42,7 @@ BOM = "\ufeff"
         # line ends
         *[(end.join(["a,b", "1,x", "2,y"]) + last, {"a": [1, 2], "b": ["x", "y"]})
           for end in ("\n", "\r\n", "\r") for last in (end, "")],
-                # blank lines; in a single column they are missing values, because omitting them would shift the rows
+        # blank lines; in a single column they are missing values, because omitting them would shift the rows
         ("\n\na,b\n\n1,2\n\n\n3,4\n\n", {"a": [1, 3], "b": [2, 4]}),
         ("a\n1\n\n3\n", {"a": [1, None, 3]}),
         # missing values
@@ -93,17 +93,17 @@ def test_texts_with_a_note(save, content, name, want, note):
         (b"a,b\n1,\xc3", ["0xc3", "row 1"]),  # truncated within a character
         (b"a,b\n" + b"1,x\n" * 300_000 + b"2,\xe9\n", ["0xe9", "row 300,001"]),
         (b"a,b\n1,\x002\n", ["not UTF-8 text", "0x00", "row 1"]),
-                # wrong formats
+        # wrong formats
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)), ["not UTF-8 text", "as CSV"]),
         (gzip.compress(b"a,b\n1,2\n", mtime=0), ["gzip", "ending"]), (b"PK\x03\x04abc\n1\n", ["Excel", "as CSV"]),
-                # errors count rows, not lines
+        # errors count rows, not lines
         ("a,b\n1,2\n3\n4,5\n", ["data.csv: row 2 has 1 values, expected 2", "'3'"]),
         ("a,b\n1,2\n\n\n3,4,5\n", ["row 2 has 3 values, expected 2"]),
         ('a,b\n1,"x\ny\nz"\n3,4,5\n', ["row 2 has 3 values"]),
         ("a;b\n1;2\n3\n", ["row 2 has 1 values"]),
         ("a,b\n" + "1,2\n" * 600_000 + "3\n", ["row 600,001 has 1 values"]),
         ("a,b\n1," + "x" * 200_000 + "\n3\n", ["row 2 has 1 values"]),  # beyond the limit of the csv module
-                # pyarrow alone would silently read the rest of the file as one value
+        # pyarrow alone would silently read the rest of the file as one value
         ('a,b\n1,x\n2,"y\n3,z\n4,u\n', ["a quote opened in row 2 is never closed"]),
         ('a,b\n5" pipe,x\n2,"y\n3,z\n', ["a quote opened in row 2 is never closed"]),
         ('a,b\n1,"y', ["a quote opened in row 1 is never closed"]),
