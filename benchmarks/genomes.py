@@ -119,7 +119,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=10)
     seeds = range(1, parser.parse_args().seeds + 1)
     print(
-        "\nedges ticks | ms: from_neat, neat's create, to_neat | 1000 rows: neat, mesh, gradient, first gradient | error"
+        "\nedges ticks | ms: from_neat, its create, to_neat | 1000 rows: neat, mesh, gradient, first gradient | error"
     )
     for steps in (2, 60, 300):
         config = example.read_config()

@@ -1,4 +1,4 @@
-"""More ticks: every method, JAX beside, and whether `forward` picks the best forward-only method."""
+"""More ticks: every method, JAX, and whether `forward` chooses the best forward-only method."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ from timing import best_of
 def _graphs():
     yield "3-15-2, 700", mesh_topology(2, 15, 2, 1.0), 700
     yield "33-50-10 at 20%, 64", mesh_topology(32, 50, 10, 0.2), 64
-    # two random in-edges each and many ticks: the case for blocks
+    # two random in-edges per neuron and many ticks: suited to blocks
     rng = np.random.default_rng(0)
     loose = [(int(i), j) for j in range(2, 22) for i in 2 + rng.choice(20, 2, replace=False)]
     yield (
@@ -23,7 +23,7 @@ def _graphs():
 
 
 def measure(quick=False):
-    """A row a net and number of ticks: microseconds a gradient."""
+    """Return one row per net and number of ticks: microseconds per gradient."""
     import peer_jax
 
     rows = []
