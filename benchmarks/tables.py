@@ -5,8 +5,8 @@ python benchmarks/tables.py --models meshnn --tuning    # meshnn alone, peers fr
 python benchmarks/tables.py --models meshnn --params '{"l2": 0.01}' --only noise,wine --seeds 1
 
 All models use default settings and the same five folds (stratified for classes), shuffled per seed. A figure is
-computed from the predictions of all folds of a seed, then averaged over seeds. Everything uses one thread. Seconds are processor
-time per `fit`. A model that fails is listed and counts as the worst.
+computed from the predictions of all folds of a seed, then averaged over seeds. Everything uses one thread. Seconds are
+processor time per `fit`. A model that fails is listed and counts as the worst.
 """
 
 # ruff: noqa: E402 - threads are set before NumPy is imported

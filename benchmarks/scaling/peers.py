@@ -205,7 +205,7 @@ def _jax_edges(t: Topology, layered: bool, ticks: int, X: Array, y: Array, weigh
 
 
 def _sklearn(t: Topology, layered: bool, ticks: int, X: Array, y: Array, weights: Array) -> Step:
-    """Return a whole training step with checks and Adam, the smallest unit; it draws its weights and returns no loss."""
+    """Return a whole training step with checks and Adam, the smallest unit; it returns no loss."""
     from sklearn.neural_network import MLPClassifier
 
     model = MLPClassifier((t.n_hidden,), batch_size=len(X), alpha=0.0, random_state=0)
