@@ -79,6 +79,7 @@ style: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python tools/prose.py
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py --out results/bench.json

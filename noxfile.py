@@ -17,7 +17,7 @@ def tests(session):
 
 @nox.session(python="3.11")
 def floors(session):
-    """Run quick tests with the lowest versions that pyproject.toml allows; `-- FILE...` names the tests."""
+    """Run quick tests with the lowest versions that pyproject.toml allows; `-- FILE...` selects the tests."""
     needed = (
         "pytest>=8",
         "pytest-xdist>=3.6",
@@ -28,5 +28,5 @@ def floors(session):
         "onnxruntime>=1.19",
     )
     session.install("--resolution", "lowest-direct", "-e", ".[plots,onnx]", *needed)
-    # deprecations that old versions of one dependency meet in new ones of another are not ours
+    # ignore deprecations that old versions of one dependency meet in new versions of another
     session.run("pytest", *QUICK, "-W", "default", *session.posargs, env=ONE_THREAD)

@@ -1,4 +1,4 @@
-"""Small calls, where Python costs more than the kernel: people predict row by row."""
+"""Small calls, such as predictions of single rows, in which Python costs more than the kernel."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from timing import best_of
 
 
 def measure(quick=False):
-    """A row a call: microseconds, and the bar."""
+    """Return one row per call: microseconds and the bar."""
     rng = np.random.default_rng(0)
     mesh = Mesh(Topology.mesh(2, 5, 2), 2, random_state=0)
     X, y = rng.standard_normal((64, 2)).astype(np.float32), rng.integers(0, 2, 64)

@@ -1,4 +1,4 @@
-"""Epochs on Dask workers beside threads: one net, one batch size, rows per second and ratios.
+"""Epochs on Dask workers compared with threads: one net, one batch size, rows per second and ratios.
 
     python benchmarks/cluster.py [--rows 400000] [--hidden 90] [--batch 8192] [--workers 1 2] [--only dask]
 
@@ -61,7 +61,7 @@ def measure(given):
 
 
 def run(given, engine, count):
-    """Measure one engine in a process of its own."""
+    """Measure one engine in a separate process."""
     options = [f"--{name}={getattr(given, name)}" for name in ("rows", "hidden", "batch", "epochs")]
     command = [sys.executable, __file__, *options, f"--engine={engine}", f"--count={count}"]
     found = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The table that chose the defaults of the estimators: test scores of variants on small tables and synthetic sets.
+"""Test scores of variants of the default settings on small tables and synthetic sets.
 
 python benchmarks/defaults.py --quick          # 3 splits
 python benchmarks/defaults.py --only l2        # one group of variants
@@ -98,7 +98,7 @@ def main():
             cells, seconds = [], 0.0
             for name in options.sets:
                 if isinstance(variant, dict) and variant.get("solver") == "lm" and name == "digits":
-                    cells.append((np.nan, 0))  # minutes
+                    cells.append((np.nan, 0))  # skipped: takes minutes
                     continue
                 found = np.array([score(name, variant, seed) for seed in range(splits)])
                 cells.append((found[:, 0].mean(), found[:, 1].mean()))

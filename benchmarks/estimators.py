@@ -1,6 +1,6 @@
-"""The estimators as people call them: time of a whole `fit` beside JAX and scikit-learn, accuracy beside the paper.
+"""Whole fits of the estimators: time compared with JAX and scikit-learn, accuracy compared with the paper.
 
-Every row has a figure, its bar and whether it is met. All contestants have one thread and the same splits.
+Every row has a figure, its bar and whether it is met. All models use one thread and the same splits.
 """
 
 import time
@@ -24,15 +24,15 @@ from nets import initial_weights
 from timing import best_of
 
 EPOCHS = 1000
-#: hidden: accuracy in the paper, and the bar
+#: Number of hidden neurons: accuracy in the paper, and the bar.
 SPIRALS = {5: (0.75, 0.95), 7: (0.95, 0.985), 10: (0.94, 0.995), 15: (0.99, 0.995)}
 
 
 def measure(quick=False):
-    """Rows of what, figure, bar, met, beside; and all that was measured on the way."""
+    """Return rows (what, figure, bar, met, beside) and all measured values, by part."""
     parts = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # MLPClassifier says that it has not converged, as it is told not to
+        warnings.simplefilter("ignore")  # the iterations of MLPClassifier are limited
         for name, part in (
             ("full batches", _full_batches),
             ("digits", _digits),
@@ -50,7 +50,7 @@ def _row(what, figure, beside="", least=None, most=None):
 
 
 def _split(X, y, seed):
-    """Training features and labels, then those of the test."""
+    """Return training features and labels, then those of the test set."""
     a, b, c, d = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
     return a, c, b, d
 
@@ -87,7 +87,7 @@ def _full_batches(quick):
 
 
 def _check_same_training(options, topology, X, y, weights):
-    """From the same weights, the estimator and JAX must come to the same loss."""
+    """Check that the estimator and JAX reach the same loss from the same weights."""
     plain = MeshClassifier(**options | {"standardize": False, "warm_start": True})
     plain.fit(X, y).mesh_.weights = weights
     got = plain.set_params(max_epochs=100).fit(X, y).history_[-1].loss
@@ -135,9 +135,9 @@ def _digits(quick):
 
 
 def _spirals(quick):
-    """The default estimator with `hidden` alone set, at 3 ticks."""
+    """Measure the default estimator, with only `hidden` set, at 3 ticks."""
     rows, found, seeds = [], {}, range(3 if quick else 10)
-    MeshClassifier(hidden=5, ticks=3, max_epochs=1).fit(*spirals(20, random_state=0))  # compiles
+    MeshClassifier(hidden=5, ticks=3, max_epochs=1).fit(*spirals(20, random_state=0))  # warm-up
     for hidden, (paper, least) in SPIRALS.items():
         accuracy, seconds = [], []
         for seed in seeds:
@@ -157,7 +157,7 @@ def _spirals(quick):
 
 
 def _iris(quick):
-    """Ten hidden; peers on standardised features of the very same splits."""
+    """Measure 10 hidden neurons; peers use standardised features of the same splits."""
     X, y = load_iris(return_X_y=True)
     makers = {
         "meshnn": lambda seed: MeshClassifier(hidden=10, n_jobs=1, random_state=seed),
@@ -166,7 +166,7 @@ def _iris(quick):
         "SVC": lambda seed: SVC(),
         "MLPClassifier": lambda seed: MLPClassifier((10,), max_iter=1000, random_state=seed),
     }
-    # How hard ten splits are differs by more than methods do: these are two draws of ten, and forty.
+    # The difficulty of ten splits varies more than the methods differ: hence two sets of ten splits, and one of forty.
     sets = {
         "ten splits of StratifiedShuffleSplit": list(
             StratifiedShuffleSplit(10, test_size=0.3, random_state=0).split(X, y)

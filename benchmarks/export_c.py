@@ -1,10 +1,10 @@
-"""Nets in C on small processors: accuracy, bytes, instructions. Needs the compilers that .ci/run installs.
+"""Nets in C on microcontrollers: accuracy, bytes, instructions. Requires the compilers that .ci/run installs.
 
     python benchmarks/export_c.py [--splits 8]
 
-Digits, 64-12-10, relu, default settings, quarters of the samples held back by different seeds. Instructions are counted
-by qemu, bytes are those of the code and the tables of `net_predict`. Where emlearn can be imported (pip install
-emlearn), its header of scikit-learn's MLP, 64-16-10, is compiled and counted in the same way.
+Digits, 64-12-10, relu, default settings; a quarter of the samples is held out, with a different seed per split.
+Instructions are counted by qemu; bytes are the code and the tables of `net_predict`. If emlearn is installed, its
+header of scikit-learn's MLP, 64-16-10, is compiled and counted in the same way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FLAGS = "-std=c99 -O2"
 
 
 def measured(board: str, text: str, kind: str, n: int = 64) -> tuple[int, int]:
-    """Bytes of flash and instructions of a prediction."""
+    """Return bytes of flash and instructions of a prediction."""
     before = f'#include "net.h"\nextern {kind} x[{n}]; {kind} x[{n}];\nextern volatile int k; volatile int k;\n'
     built = boards.build(board, before + "int main(void) { k = net_predict(x); return 0; }\n", {"net.h": text}, FLAGS)
     size = sum(size for name, size in built.symbols().items() if name.startswith("net_"))
@@ -59,7 +59,7 @@ def digits(splits: int, folder: Path) -> None:
         if seed == 0:
             emlearn(mlp, b, yb, folder)
     for name, found in scores.items():
-        print(f"{name:28} mean of {splits} splits {np.mean(found):.4f} (least {min(found):.4f})")
+        print(f"{name:28} mean of {splits} splits {np.mean(found):.4f} (worst {min(found):.4f})")
 
 
 def emlearn(mlp: MLPClassifier, X: np.ndarray, y: np.ndarray, folder: Path) -> None:
@@ -69,11 +69,11 @@ def emlearn(mlp: MLPClassifier, X: np.ndarray, y: np.ndarray, folder: Path) -> N
         print("emlearn is not installed: not measured")
         return
     net = peer.convert(mlp, method="inline")
-    print(f"emlearn  accuracy {(net.predict(X) == y).mean():.4f} (its weights alone are {4 * (1024 + 160 + 26)} bytes)")
+    print(f"emlearn  accuracy {(net.predict(X) == y).mean():.4f} (weights alone: {4 * (1024 + 160 + 26)} bytes)")
 
 
 def eight_bits(folder: Path) -> None:
-    """A net of 58 edges on an ATmega2560."""
+    """Measure a net of 58 edges on an ATmega2560."""
     mesh = Mesh(Topology.layered([4, 8, 2]), 2, "tanh", random_state=0)
     X = np.random.default_rng(0).standard_normal((100, 4))
     for dtype in ("float32", "int8", "int16"):
@@ -82,7 +82,7 @@ def eight_bits(folder: Path) -> None:
         source = f'#include "net.h"\nextern {kind} x[4]; {kind} x[4]; extern {out} y[2]; {out} y[2];\n'
         source += "int main(void) { net_outputs(x, y); return 0; }\n"
         sizes = boards.build("avr", source, {"net.h": (folder / "net.h").read_text()}, "-std=c99 -Os").sizes()
-        print(f"{dtype:8} avr  {sizes['text']:6} bytes of flash with its start-up, {sizes['data']} of RAM for tables")
+        print(f"{dtype:8} avr  {sizes['text']:6} bytes of flash with start-up code, {sizes['data']} of RAM for tables")
 
 
 def main() -> None:

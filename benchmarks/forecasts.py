@@ -1,13 +1,13 @@
-"""Forecasts of series that come with sktime, statsmodels, river and reservoirpy, beside other forecasters.
+"""Forecasts of series that sktime, statsmodels, river and reservoirpy contain, compared with other forecasters.
 
 Every forecaster learns the series and forecasts it from points of its second half. Shown are mean absolute errors over
-all points and steps ahead, divided by those of saying the last value again. One setting for all series: MeshForecaster
-finds the season, the others are told it. Those of river learn on as ours does; ETS, Theta and SARIMA are fitted again
-at every point, to the last 1000 values at most. The defaults of MeshForecaster were chosen on the first group. No
-downloads.
+all points and steps ahead, divided by those of the naive forecast (last value). All series use the same settings:
+MeshForecaster detects the season, the others receive it. Online forecasters continue to learn; ETS, Theta and SARIMA
+are fitted again at every point, to at most the last 1000 values. The defaults of MeshForecaster were chosen on the
+first group. No downloads.
 
-    python benchmarks/forecasts.py                # ours, naive, river's
-    python benchmarks/forecasts.py --fitted       # ETS, Theta and SARIMA, too: minutes
+    python benchmarks/forecasts.py                # MeshForecaster, naive and river
+    python benchmarks/forecasts.py --fitted       # also ETS, Theta and SARIMA: minutes
     python benchmarks/forecasts.py --only airline,lynx
 """
 
@@ -27,12 +27,12 @@ from meshnn.online._backtest import back_test
 CHOSEN_ON = ("airline", "lynx", "sunspots", "co2", "unemployment", "water", "mackey-glass", "laser")
 ASIDE = ("shampoo", "elnino", "nile", "gdp", "inflation", "pbs", "solar", "approval", "seatbelts", "lorenz")
 MOST, REFITTED = 3000, 1000
-#: SARIMA is left out of series with longer seasons: a fit takes minutes.
+#: SARIMA skips series with longer seasons, for which a fit takes minutes.
 LONGEST = 24
 
 
 def load():
-    """Name -> values and the season, None if there is none."""
+    """Return values and season (None without one) by name."""
     import pandas as pd
     import reservoirpy.datasets as drawn
     import sktime
@@ -67,7 +67,7 @@ def load():
 
 
 def in_river(kind, y, season):
-    """A forecaster of river, with the orders and rates of the examples in its documentation."""
+    """Return a forecaster of river, with the orders and rates of the examples in its documentation."""
     from river import time_series
 
     if kind == "HoltWinters":
@@ -77,12 +77,12 @@ def in_river(kind, y, season):
 
 
 def online(model, y, points, horizon):
-    """Errors `(points, horizon)` of a model that learns on; NaN where it fails."""
+    """Return the errors `(points, horizon)` of an online model; NaN if it fails."""
     found, at = np.full((len(points), horizon), np.nan), set(points.tolist())
     k = 0
     for t, value in enumerate(y.tolist()):
         if t in at:
-            with suppress(Exception):  # a peer that fails is shown as NaN
+            with suppress(Exception):  # a failing peer is shown as NaN
                 found[k] = np.abs(np.array(model.forecast(horizon=horizon), dtype=float) - y[t : t + horizon])
             k += 1
         try:
@@ -93,7 +93,7 @@ def online(model, y, points, horizon):
 
 
 def fitted(kind, y, points, horizon, season):
-    """Errors of a model that is fitted again at every point."""
+    """Return the errors of a model that is fitted again at every point."""
     found = np.full((len(points), horizon), np.nan)
     for k, t in enumerate(points.tolist()):
         with suppress(Exception):
@@ -146,7 +146,7 @@ def run(name, y, season, points, peers):
 
 
 def shown(score):
-    """In twelve characters; some run away."""
+    """Format a score in twelve characters; diverging ones are large."""
     if score != score:
         return f"{'-':>12}"
     return f"{score:12.3f}" if score < 1000 else f"{'> 1000':>12}"
@@ -154,10 +154,10 @@ def shown(score):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help="names, between commas")
+    parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--points", type=int, default=25)
-    parser.add_argument("--fitted", action="store_true", help="also models that are fitted again at every point")
-    parser.add_argument("--json", help="a file for the results")
+    parser.add_argument("--fitted", action="store_true", help="also run models that are fitted again at every point")
+    parser.add_argument("--json", help="file of the results")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     peers = ["SNARIMAX", "HoltWinters"] + ["ETS", "Theta", "SARIMA"] * options.fitted

@@ -1,4 +1,4 @@
-"""Genomes of neat-python as meshes: what a conversion costs, and what learning adds to evolution, on XOR.
+"""Genomes of neat-python as meshes: time of the conversion, and the effect of training on evolution, on XOR.
 
 python benchmarks/genomes.py [--seeds 10]
 """
@@ -30,11 +30,11 @@ def best_ms(call, times=7):
 
 
 def grown(config, steps):
-    """A genome after so many mutations."""
+    """Return a genome after a number of mutations."""
     settings = config.genome_config
     settings.innovation_tracker = neat.innovation.InnovationTracker()
     settings.node_add_prob, settings.conn_add_prob, settings.node_delete_prob = 0.5, 0.9, 0.0
-    settings.weight_mutate_power = settings.bias_mutate_power = 0.05  # or everything is saturated
+    settings.weight_mutate_power = settings.bias_mutate_power = 0.05  # otherwise neurons saturate
     settings.weight_replace_rate = settings.bias_replace_rate = 0.0
     random.seed(0)
     genome = neat.DefaultGenome(0)
@@ -71,7 +71,7 @@ def evolved_until(threshold, seed, most):
 
 def then_learn(seeds):
     print(
-        "\nseed | evolved to 0.03: generations, s, error | learned: s, error | evolved to 1e-6: generations, s, error"
+        "\nseed | evolved to 0.03: generations, s, error | trained: s, error | evolved to 1e-6: generations, s, error"
     )
     for seed in seeds:
         genome, config, took, seconds = evolved_until(0.03, seed, 250)
@@ -86,8 +86,8 @@ def then_learn(seeds):
 
 
 def lamarck(seeds, iterations=10, l2=1e-5, most=25):
-    """Every genome learns before it is judged, and hands on what it has learned."""
-    print("\nseed | every genome learns, to 1e-3: generations, s, error | evolution alone: generations, s, error")
+    """Train every genome before its fitness is computed, and write the weights back to the genome."""
+    print("\nseed | every genome is trained, to 1e-3: generations, s, error | evolution alone: generations, s, error")
 
     def judge(genomes, config):
         for _, genome in genomes:
@@ -119,7 +119,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=10)
     seeds = range(1, parser.parse_args().seeds + 1)
     print(
-        "\nedges ticks | ms: from_neat, create of neat, to_neat | 1000 rows: neat, mesh, gradient, of a new mesh | off"
+        "\nedges ticks | ms: from_neat, its create, to_neat | 1000 rows: neat, mesh, gradient, first gradient | error"
     )
     for steps in (2, 60, 300):
         config = example.read_config()

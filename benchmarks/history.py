@@ -1,10 +1,10 @@
-"""Benchmarks over time: a line of ratios for every run that is worth keeping, and a page with a chart for each ratio.
+"""Benchmarks over time: one line of ratios per recorded run, and a page with one chart per ratio.
 
-python benchmarks/history.py --add results/bench.json [--note "quick"]   # what run.py --out saved becomes one more line
-python benchmarks/history.py --page results/history.html                # the page of all lines
+python benchmarks/history.py --add results/bench.json [--note "quick"]   # add a line with the result of run.py --out
+python benchmarks/history.py --page results/history.html                # write the page of all lines
 
-`make bench-history` does both with the last `make bench`. Only ratios are kept: they travel between machines,
-microseconds do not. Even so points of different processors are not joined by a line.
+`make bench-history` does both with the last `make bench`. Only ratios are recorded, because microseconds of different
+machines are not comparable. Points of different processors are not joined by a line either.
 """
 
 import argparse
@@ -45,17 +45,17 @@ ABOUT = {
     "A training step": "Times faster than the fastest of several ways in JAX and PyTorch, one thread; more is better.",
     "MNIST": "784-128-10 in batches of 64; more is better.",
     "A million edges": "Times faster than PyTorch's sparse products; more is better.",
-    "The method that is taken": "Time of what <code>forward</code> takes over that of the best forward-only method; "
-    "1 is the best there is.",
-    "Forward over backward": "Time of the best forward-only method over that of backprop; less is better, and beyond "
-    "three ticks it cannot be 1.",
-    "Two threads": "Times faster than one thread; 2 is the best there is.",
-    "Whole fits": "As the caption says, beside JAX or scikit-learn.",
+    "The chosen method": "Time of the method that <code>forward</code> chooses, divided by that of the best "
+    "forward-only method; 1 is optimal.",
+    "Forward over backward": "Time of the best forward-only method divided by that of backprop; less is better. Beyond "
+    "three ticks it exceeds 1.",
+    "Two threads": "Times faster than one thread; 2 is optimal.",
+    "Whole fits": "Compared with JAX or scikit-learn, see the captions.",
 }
 
 
 def ratios(found):
-    """`{group: what}: (ratio, bar)` of what run.py saved; bars are texts such as ">= 4", or "" where there is none."""
+    """Return (ratio, bar) of a result of run.py by name; a bar is a text such as ">= 4", or ""."""
     kept = {}
     for r in found.get("steps", {}).get("rows", ()):
         kept[f"A training step: {r['net']}, {r['ticks']} ticks"] = (r["times"], f">= {r['bar']:g}")
@@ -66,7 +66,7 @@ def ratios(found):
         kept["A million edges: times PyTorch"] = (large["torch"]["times torch"], ">= 5")
     for r in found.get("ticks", ()):
         what = f"{r['net']}, {r['ticks']} ticks"
-        kept[f"The method that is taken: {what}"] = (r["forward over best forward-only"], "<= 1.3")
+        kept[f"The chosen method: {what}"] = (r["forward over best forward-only"], "<= 1.3")
         kept[f"Forward over backward: {what}"] = (r["forward-only over adjoint"], "")
     for r in found.get("threads", ()):
         kept[f"Two threads: {r['net']}, {r['batch']}"] = (r["speed-up"], ">= 1.6")
@@ -78,10 +78,10 @@ def ratios(found):
 
 
 def line_of(found, commit, note=""):
-    """A run as one line of the history: when, of which commit, where, ratios and their bars."""
+    """Return a run as one line of the history: date, commit, machine, ratios and their bars."""
     kept = ratios(found)
     if not kept:
-        raise ValueError("there are no ratios in it: run `make bench` first, or run.py with a section that compares")
+        raise ValueError("the file has no ratios: run `make bench` first, or run.py with a section that compares")
     machine = found["machine"]
     notes = [text for text in ("quick" if found.get("quick") else "", note) if text]
     return {
@@ -96,14 +96,14 @@ def line_of(found, commit, note=""):
 
 
 def read(path):
-    """All lines, oldest first."""
+    """Return all lines, oldest first."""
     if not path.exists():
         return []
     return [json.loads(text) for text in path.read_text().splitlines() if text.strip()]
 
 
 def append(path, line):
-    """Add a line unless that very run is there; whether it was added."""
+    """Add a line unless the history contains this run; return whether it was added."""
     if any((old["time"], old["machine"]) == (line["time"], line["machine"]) for old in read(path)):
         return False
     with path.open("a") as file:
@@ -112,7 +112,7 @@ def append(path, line):
 
 
 def met(value, bar):
-    """Whether a ratio is on the right side of its bar; True where there is none."""
+    """Return whether a ratio meets its bar; True without a bar."""
     if not bar:
         return True
     sign, limit = bar.split()
@@ -120,7 +120,7 @@ def met(value, bar):
 
 
 def chart(name, lines):
-    """A small chart of one ratio over all runs that have it."""
+    """Return a small chart of one ratio over all runs that have it."""
     having = [(k, line) for k, line in enumerate(lines) if name in line["ratios"]]
     last = having[-1][1]
     bar = last["bars"].get(name, "")
@@ -160,7 +160,7 @@ def chart(name, lines):
 
 
 def page(lines):
-    """The whole page: charts by group, then the runs."""
+    """Return the page: charts by group, then the runs."""
     names = list(dict.fromkeys(name for line in reversed(lines) for name in line["ratios"]))
     groups = list(dict.fromkeys(name.partition(": ")[0] for name in names))
     parts = []
@@ -177,7 +177,7 @@ def page(lines):
     )  # fmt: skip
     headings = "".join(f"<th>{text}</th>" for text in ("commit", "time", "machine", "ratios", "libraries", "note"))
     intro = (
-        "A dot is a run, the oldest on the left. Dashed: the bar that the figure should be above (or below). "
+        "Each dot is a run, the oldest on the left. The dashed line is the bar. "
         "Only runs on the same kind of processor are joined. No test depends on a timing."
     )
     return (
@@ -191,7 +191,7 @@ def page(lines):
 
 
 def commit_here():
-    """The commit that is checked out, with a + if files differ from it."""
+    """Return the current commit, with a + if files differ from it."""
     folder = Path(__file__).parent
     try:
         name = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=folder, capture_output=True, text=True)
@@ -202,12 +202,12 @@ def commit_here():
 
 
 def main(arguments=None):
-    """Add, then draw."""
+    """Add a line, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--add", type=Path, help="figures that run.py --out saved")
-    parser.add_argument("--page", type=Path, help="where to write the page")
-    parser.add_argument("--note", default="", help="what is special about the run")
-    parser.add_argument("--commit", default="", help="what was measured, if it is not what is checked out")
+    parser.add_argument("--add", type=Path, help="result file of run.py --out")
+    parser.add_argument("--page", type=Path, help="file of the page")
+    parser.add_argument("--note", default="", help="remark about the run")
+    parser.add_argument("--commit", default="", help="the measured commit, if it is not the current one")
     parser.add_argument("--history", type=Path, default=HISTORY, help="the file of lines")
     options = parser.parse_args(arguments)
     if options.add is None and options.page is None:
@@ -216,11 +216,11 @@ def main(arguments=None):
         try:
             line = line_of(json.loads(options.add.read_text()), options.commit or commit_here(), options.note)
         except FileNotFoundError:
-            parser.error(f"there is no {options.add}: run `make bench` first")
-        except ValueError as error:  # also what is no JSON
+            parser.error(f"{options.add} does not exist: run `make bench` first")
+        except ValueError as error:  # includes invalid JSON
             parser.error(f"{options.add}: {error}")
         added = append(options.history, line)
-        print(f"{options.history}: {len(line['ratios'])} ratios " + ("added" if added else "are there already"))
+        print(f"{options.history}: {len(line['ratios'])} ratios " + ("added" if added else "are already recorded"))
     if options.page is not None:
         options.page.parent.mkdir(parents=True, exist_ok=True)
         options.page.write_text(page(read(options.history)))

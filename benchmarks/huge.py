@@ -1,14 +1,14 @@
-"""What one machine can hold: steps against sparse peers at 1 and 10 million edges, and two nets that are larger still.
+"""Limits of one machine: training steps compared with sparse peers at 1 and 10 million edges, and two larger nets.
 
     python benchmarks/large.py --huge [--only peers,wide,layered] [--share 1.0]
 
-* peers: gradient and step of Adam beside SciPy's CSR with backprop written by hand and PyTorch's CSR with
-  `sampled_addmm`, one thread each, batch 64, ticks 2 (each in turn in one process).
+* peers: gradient and Adam step compared with SciPy's CSR with handwritten backprop and PyTorch's CSR with
+  `sampled_addmm`, one thread, batch 64, ticks 2, alternating in one process.
 * wide: 1,000,000 hidden neurons with 98 random edges each from 10,000 inputs and 2 to 10 outputs: 100,000,000 edges,
   trained by Adam in batches of 32. Needs 14 GiB.
-* layered: 1,800,000 neurons in 5 layers, 20 random edges each, ticks 4: 1000 samples by Adam. Needs 8 GiB.
+* layered: 1,800,000 neurons in 5 layers, 20 random edges per neuron, ticks 4: 1000 samples by Adam. Needs 8 GiB.
 
-`--share 0.1` makes the last two a tenth as large. They run in processes of their own, so that their memory is theirs.
+`--share 0.1` scales the last two to a tenth. They run in separate processes, so that their memory can be measured.
 """
 
 import json
@@ -21,7 +21,7 @@ import numpy as np
 
 
 def measure(only=("peers", "wide", "layered"), share=1.0):
-    """`{name: result}`."""
+    """Return the results by name."""
     return {name: peers() if name == "peers" else _child(name, share) for name in only}
 
 
@@ -31,7 +31,7 @@ def _child(name, share):
 
 
 def _random_sources(rng, rows, fan_in, sources):
-    """For every row so many different sources: a random start and random steps, modulo their number."""
+    """Return `fan_in` different sources per row: a random start and random steps, modulo the number of sources."""
     found = np.empty((rows, fan_in), np.int32)
     for begin in range(0, rows, 20_000):
         some = found[begin : begin + 20_000]
@@ -41,7 +41,7 @@ def _random_sources(rng, rows, fan_in, sources):
 
 
 def wide_topology(hidden, fan_in=98, inputs=10_000, outputs=10, seed=0):
-    """Hidden neurons that read random inputs each and feed two outputs."""
+    """Return hidden neurons that read random inputs and feed two outputs each."""
     from meshnn import Topology
 
     rng, first = np.random.default_rng(seed), np.arange(inputs, inputs + hidden, dtype=np.int32)
@@ -56,7 +56,7 @@ def wide_topology(hidden, fan_in=98, inputs=10_000, outputs=10, seed=0):
 
 
 def layered_topology(neurons, fan_in=20, layers=5, outputs=10, seed=0):
-    """Random layers of one size, each neuron reading the layer before; each of the last feeds one of few outputs."""
+    """Return random layers of equal size; each neuron of the last layer feeds one of few outputs."""
     from meshnn import Topology
 
     rng, size = np.random.default_rng(seed), (neurons - outputs) // (layers - 1)
@@ -74,10 +74,10 @@ def layered_topology(neurons, fan_in=20, layers=5, outputs=10, seed=0):
 
 
 def scipy_gradient(t, X, y, weights):
-    """Loss and gradient by SciPy's CSR, two ticks, backprop by hand; the gradient in order of (dst, src).
+    """Return loss and gradient by SciPy's CSR, two ticks, handwritten backprop; the gradient is in order of (dst, src).
 
-    At two ticks the net is two sparse products; rows of samples are innermost, as SciPy's product of CSR with a dense
-    matrix has them. The gradient of an edge is the scalar product of two rows, taken in pieces.
+    At two ticks the net is two sparse products. Samples are the last axis, as SciPy's product of CSR with a dense
+    matrix requires. The gradient of an edge is the scalar product of two rows, computed in blocks.
     """
     from scipy import sparse
 
@@ -97,7 +97,7 @@ def scipy_gradient(t, X, y, weights):
         return found
 
     def run():
-        A.data[:], B.data[:] = weights[hidden], weights[~hidden]  # weights move from step to step
+        A.data[:], B.data[:] = weights[hidden], weights[~hidden]  # weights change in every step
         s = np.maximum(A @ x, 0)
         z = B @ s
         z -= z.max(axis=0)
@@ -113,7 +113,7 @@ def scipy_gradient(t, X, y, weights):
 
 
 def peers(sizes=(10_000, 100_000), batch=64, rounds=5):
-    """Milliseconds a gradient of ours and of two peers, which must agree, at 1 and 10 million edges."""
+    """Measure milliseconds per gradient of meshnn and two peers, which must agree, at 1 and 10 million edges."""
     import torch
 
     import peer_torch
@@ -152,7 +152,7 @@ def peers(sizes=(10_000, 100_000), batch=64, rounds=5):
 
 
 def _train(topology, ticks, batch, samples, epochs, started):
-    """Epochs of Adam; seconds to build, of an epoch, edge-updates a second, bytes."""
+    """Train some epochs with Adam; return seconds to build, seconds per epoch, edge-updates per second, bytes."""
     from meshnn import Mesh
     from meshnn.training import train
     from timing import peak_memory
@@ -163,7 +163,7 @@ def _train(topology, ticks, batch, samples, epochs, started):
     y = rng.integers(0, topology.n_outputs, samples)
     program = mesh.engine("epochs", "auto", batch)
     built = time.perf_counter() - started
-    mesh.gradient(X[:batch], y[:batch])  # compiles, if it never was
+    mesh.gradient(X[:batch], y[:batch])  # warm-up
     times, processor = [], time.process_time()
     start = time.perf_counter()
     losses = []
@@ -179,11 +179,11 @@ def _train(topology, ticks, batch, samples, epochs, started):
         "method": program.plan.method.name,
         "built, s": built,
         "first epoch, s": times[0],
-        "processor, s": processor,  # of all epochs: what counts where others work, too
+        "processor, s": processor,  # of all epochs: comparable on a busy machine
         "next epochs, s": min(times[1:], default=times[0]),
-        "edge-updates a second": topology.n_edges * steps / min(times[1:], default=times[0]),
+        "edge-updates per second": topology.n_edges * steps / min(times[1:], default=times[0]),
         "losses": losses,
-        "plan, bytes an edge": program.plan.course.ops.nbytes / topology.n_edges,
+        "plan, bytes per edge": program.plan.course.ops.nbytes / topology.n_edges,
         "predicted, GiB": program.plan.cost.bytes / 2**30,
         "peak memory, GiB": peak_memory() / 2**30,
     }

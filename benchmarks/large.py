@@ -1,7 +1,7 @@
-"""A million edges: plan, first and next gradients, memory; and the same graph with a million more, hidden to hidden.
+"""A million edges: time of planning, first and later gradients, memory; also with a million more edges between hidden.
 
-Ours runs in a process of its own, so that its peak memory is its own: `python large.py EXTRA TICKS METHOD` prints JSON.
-`python large.py --huge` measures what one machine can hold instead, see huge.py.
+meshnn runs in a separate process to measure its peak memory: `python large.py EXTRA TICKS METHOD` prints JSON.
+`python large.py --huge` runs huge.py instead.
 """
 
 import json
@@ -14,7 +14,7 @@ BATCH = 64
 
 
 def measure():
-    """Rows for the large graph alone and with a million hidden-to-hidden edges at ticks 2 and 3."""
+    """Return rows for the large graph alone, and with a million edges between hidden neurons at ticks 2 and 3."""
     rows = [_child(0, 2, "auto"), _child(1_000_000, 2, "auto"), _child(1_000_000, 3, "auto")]
     rows += [_child(1_000_000, 3, method) for method in ("factored", "adjoint")]
     return {"rows": rows, "torch": torch_row()}
@@ -27,7 +27,7 @@ def _child(extra, ticks, method):
 
 
 def torch_row():
-    """PyTorch's best and ours, taking turns in this process, on the graph of a million edges at ticks 2."""
+    """Compare with the fastest PyTorch implementation, alternating in this process, on a million edges at ticks 2."""
     import numpy as np
 
     import peer_torch
@@ -58,7 +58,7 @@ def _run(extra, ticks, method):
     topology = large_topology(extra)
     X, y = data(topology.n_inputs, topology.n_outputs, BATCH)
     mesh = Mesh(topology, ticks, weights=initial_weights(topology))
-    forget_peak()  # the graph was built by this script, with temporaries of its own
+    forget_peak()  # excludes temporary arrays of the construction of the graph
     start = time.perf_counter()
     mesh.gradient(X, y, gradient=method, n_jobs=1)
     first = time.perf_counter() - start

@@ -1,9 +1,9 @@
-"""More rows than memory: rows a second and resident memory of a fit from Parquet files, beside the same net in memory.
+"""Out-of-core training: rows per second and resident memory of a fit from Parquet files, compared with data in memory.
 
     python benchmarks/large_data.py [--rows 20000000] [--folder DIR] [--epochs 2] [--batch 1024] [--hidden 64]
 
-The rows are made once, twenty features and a class that depends on them in a bent way, in files of a million rows. Each
-side runs in a process of its own; what is compared is the time of epochs, without reading and compiling.
+The rows are generated once, in files of a million rows: twenty features and a class that depends non-linearly on them.
+Each fit runs in a separate process; times are those of epochs, without reading and planning.
 """
 
 import argparse
@@ -22,7 +22,7 @@ FEATURES, PER_FILE = 20, 1_000_000
 
 
 def rows_of(k, count):
-    """The rows of file k: the same however many there are."""
+    """Return the rows of file k, which do not depend on the number of files."""
     rng = np.random.default_rng([7, k])
     X = rng.standard_normal((count, FEATURES), dtype=np.float32)
     score = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + 0.5 * np.abs(X[:, 3]) - 0.4
@@ -44,7 +44,7 @@ def make(folder, rows):
 
 
 class Clock:
-    """When rows of the history came, and how much was resident at most."""
+    """A callback that records the time of each history row and the maximum resident memory."""
 
     def __init__(self):
         self.at, self.peak = [], 0
@@ -56,7 +56,7 @@ class Clock:
 
 
 def one(given):
-    """One side, in this process; prints a line of JSON."""
+    """Run one fit in this process; print a line of JSON."""
     from meshnn import MeshClassifier
 
     clock = Clock()
@@ -66,7 +66,7 @@ def one(given):
         "max_epochs": given.epochs, "random_state": 0, "callbacks": clock, "n_jobs": given.threads,
     }  # fmt: skip
     small = rows_of(999, 5000)
-    MeshClassifier(**options | {"max_epochs": 2, "callbacks": None}).fit(*small)  # compiles
+    MeshClassifier(**options | {"max_epochs": 2, "callbacks": None}).fit(*small)  # warm-up
     if given.side == "files":
         begun = time.perf_counter()
         model = MeshClassifier(**options)
@@ -83,7 +83,7 @@ def one(given):
     (start, first), (end, last) = clock.at[0], clock.at[-1]
     X, y = rows_of(1000, 100_000)
     print(json.dumps({
-        "side": given.side, "rows_a_second": given.rows * (last - first) / (end - start), "seconds": whole,
+        "side": given.side, "rows_per_second": given.rows * (last - first) / (end - start), "seconds": whole,
         "accuracy": float(np.mean(model.predict(X) == y)), "resident": clock.peak,
         "most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }))  # fmt: skip
@@ -113,10 +113,10 @@ def main():
         found[side] = json.loads(line.splitlines()[-1])
         r = found[side]
         print(
-            f"{side:7s} {r['rows_a_second']:12,.0f} rows/s  {r['seconds']:7.1f} s in all  "
+            f"{side:7s} {r['rows_per_second']:12,.0f} rows/s  {r['seconds']:7.1f} s in total  "
             f"accuracy {r['accuracy']:.4f}  resident {r['resident']:,} MiB (at most {r['most']:,})", flush=True,
         )  # fmt: skip
-    print(f"files over memory: {found['files']['rows_a_second'] / found['memory']['rows_a_second']:.2f}")
+    print(f"files / memory: {found['files']['rows_per_second'] / found['memory']['rows_per_second']:.2f}")
 
 
 if __name__ == "__main__":

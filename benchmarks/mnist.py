@@ -1,7 +1,7 @@
-"""784-128-10 on pictures of digits, batches of 64: seconds an epoch of torch.nn, MLPClassifier and meshnn.
+"""784-128-10 on images of digits, batches of 64: seconds per epoch of torch.nn, MLPClassifier and meshnn.
 
-Pictures come from ../shared/data/mnist or $MESHNN_DATA; without them from random pixels of the same shape, which says
-nothing about accuracy, and the table says so.
+Images come from ../shared/data/mnist or $MESHNN_DATA. Without them random pixels of the same shape are used, whose
+accuracy has no meaning; the table contains a note.
 """
 
 import os
@@ -20,7 +20,7 @@ HIDDEN, BATCH, RATE, ROWS = 128, 64, 1e-3, 20_000
 
 
 def pictures():
-    """Training and test rows, and what they are."""
+    """Return training and test rows, and the name of the data."""
     from meshnn.paper.mnist import load_images
 
     here = Path(__file__).resolve().parents[1]
@@ -36,7 +36,7 @@ def pictures():
 
 
 def by_torch(X, y, test, epochs):
-    """torch.nn in its plainest fast form: tensors indexed by a permutation, no data loader; fused Adam."""
+    """Train torch.nn in its fastest simple form: tensors indexed by a permutation, no data loader, fused Adam."""
     torch.manual_seed(0)
     X, y, test = map(torch.from_numpy, (X, y, test))
     model = torch.nn.Sequential(torch.nn.Linear(784, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, 10))
@@ -53,7 +53,7 @@ def by_torch(X, y, test, epochs):
 
 
 def by_sklearn(X, y, test, epochs):
-    """MLPClassifier, an epoch a call, since it would look for convergence."""
+    """Train MLPClassifier, one epoch per call, because `fit` would check for convergence."""
     model = MLPClassifier((HIDDEN,), batch_size=BATCH, learning_rate_init=RATE, alpha=0.0, random_state=0)
     start = time.perf_counter()
     for _ in range(epochs):
@@ -62,7 +62,7 @@ def by_sklearn(X, y, test, epochs):
 
 
 def by_meshnn(X, y, test, epochs, n_jobs):
-    """`train` with everything said, so that nothing is tried before."""
+    """Run `train` with all settings given, so that no search is run."""
     mesh = Mesh(Topology.layered([784, HIDDEN, 10]), 2, "relu", random_state=0)
     start = time.perf_counter()
     for _ in train(mesh, X, y, solver=Adam(RATE, "constant"), batch_size=BATCH, l2=0.0,
@@ -72,7 +72,7 @@ def by_meshnn(X, y, test, epochs, n_jobs):
 
 
 def measure(quick=False):
-    """Seconds an epoch and test accuracy of all; the best of some rounds, in turn."""
+    """Return seconds per epoch and test accuracy of all; the best of some alternating rounds."""
     X, y, test, test_y, what = pictures()
     epochs, rounds = (2, 2) if quick else (5, 3)
     contestants = {
@@ -81,7 +81,7 @@ def measure(quick=False):
         "meshnn, 1 thread": partial(by_meshnn, n_jobs=1),
         "meshnn, 2 threads": partial(by_meshnn, n_jobs=2),
     }
-    by_meshnn(X[:BATCH], y[:BATCH], test[:BATCH], 1, 1)  # compiles
+    by_meshnn(X[:BATCH], y[:BATCH], test[:BATCH], 1, 1)  # warm-up
     rows = {name: {"seconds": float("inf"), "note": ""} for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
@@ -90,7 +90,9 @@ def measure(quick=False):
             rows[name]["accuracy"] = float((guess == test_y).mean())
     seconds, accuracy = ({name: row[key] for name, row in rows.items()} for key in ("seconds", "accuracy"))
     peer = min(seconds["torch.nn"], seconds["MLPClassifier"])
-    multiply_adds = 2 * 784 * HIDDEN + 3 * HIDDEN * 10  # forward, correlation, and one hop back over the readout
+    multiply_adds = (
+        2 * 784 * HIDDEN + 3 * HIDDEN * 10
+    )  # forward, correlation, and one backward step through the readout
     for row in rows.values():
         row["note"] = f"{2e-9 * multiply_adds * len(X) / row['seconds']:.0f} GFLOP/s"
     return {

@@ -1,4 +1,4 @@
-"""The nets that are measured. A size 33 of inputs counts the bias, as in the paper: 32 features and the bias."""
+"""The benchmarked nets. A size of 33 inputs counts the bias, as in the paper: 32 features and the bias."""
 
 from typing import NamedTuple
 
@@ -16,13 +16,13 @@ class Net(NamedTuple):
     outputs: int
     density: float
     batch: int
-    few: float  # times faster than the fastest JAX at 2 and 3 ticks
-    more: float | None  # at 4 and 8 ticks; None: not measured there
+    few: float  # bar: times faster than the fastest JAX at 2 and 3 ticks
+    more: float | None  # bar at 4 and 8 ticks; None: not measured
     dense: bool = False
 
     @property
     def topology(self):
-        """Its graph."""
+        """Return the graph."""
         return mesh_topology(self.features, self.hidden, self.outputs, self.density)
 
 
@@ -40,27 +40,27 @@ NETS = [
 
 
 def mesh_topology(features, hidden, outputs, density):
-    """The mesh of the paper's figure with feedback, random edges by seed 0."""
+    """Return the mesh of the paper's figure with feedback, with random edges of seed 0."""
     return Topology.mesh(features, hidden, outputs, density=density, random_state=0)
 
 
 def data(features, outputs, batch, seed=0):
-    """Standard normal samples and random labels."""
+    """Return standard normal samples and random labels."""
     rng = np.random.default_rng(seed)
     return rng.standard_normal((batch, features)).astype(np.float32), rng.integers(0, outputs, batch)
 
 
 def initial_weights(topology):
-    """One draw for all contestants."""
+    """Return the initial weights of all contestants."""
     return (np.random.default_rng(1).standard_normal(topology.n_edges) * 0.3).astype(np.float32)
 
 
 def large_topology(extra=0, seed=0):
-    """1000 inputs, 99,000 hidden with 9 random inputs each and one edge to one of 10 outputs; `extra` among hidden."""
+    """Return 1000 inputs, 99,000 hidden neurons with 9 inputs and one output; `extra` edges between hidden."""
     rng = np.random.default_rng(seed)
     inputs, hidden, outputs = 1000, 99_000, 10
     into = np.repeat(np.arange(inputs, inputs + hidden), 9)
-    # nine different inputs each: a random start and random steps, modulo the inputs
+    # nine different inputs per neuron: a random start and random steps, modulo the number of inputs
     steps = rng.integers(1, inputs // 9, (hidden, 9))
     sources = (np.cumsum(steps, axis=1) + rng.integers(0, inputs, (hidden, 1))).ravel() % inputs
     edges = [np.stack([sources, into], axis=1)]

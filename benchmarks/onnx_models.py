@@ -1,8 +1,8 @@
-"""Models of ONNX: bytes, and microseconds a call in onnxruntime on one thread, beside Python and MLPClassifier.
+"""ONNX models: bytes, and microseconds per call in onnxruntime on one thread, compared with Python and MLPClassifier.
 
     python benchmarks/onnx_models.py [--quick] [--json FILE]
 
-All that is timed for a net takes turns in one run. `bound`: with inputs and outputs bound (IOBinding).
+All timings of a net alternate in one run. `bound`: with inputs and outputs bound (IOBinding).
 """
 
 import argparse
@@ -36,18 +36,18 @@ def bound(runs, X):
 
 
 def classifiers(rng):
-    """Nets of classifiers, with the layers of an MLPClassifier of their size, if there is one."""
+    """Yield nets of classifiers, with the layers of an equivalent MLPClassifier, if there is one."""
     yield "33-50-10, 20% of edges", Topology.mesh(32, 50, 10, density=0.2, random_state=0), 2, (50,)
     yield "33-50-10, all edges", Topology.mesh(32, 50, 10), 2, (50,)
-    yield "33-50-10, a layer", Topology.layered([32, 50, 10]), 2, (50,)
+    yield "33-50-10, layered", Topology.layered([32, 50, 10]), 2, (50,)
     yield "33-50-10, all edges, 8 ticks", Topology.mesh(32, 50, 10), 8, None
     yield "65-256-256-10, layers", Topology.layered([64, 256, 256, 10]), 3, (256, 256)
     yield "cascade 33-20-10", Topology.cascade(32, 20, 10), 21, None
 
 
 def nets(rng):
-    """Nets alone: large and sparse, and many ticks."""
-    pairs = np.stack([rng.integers(0, 3033, 15050), np.repeat(np.arange(33, 3043), 5)], axis=1)  # five a neuron
+    """Yield nets alone: large and sparse, and with many ticks."""
+    pairs = np.stack([rng.integers(0, 3033, 15050), np.repeat(np.arange(33, 3043), 5)], axis=1)  # five edges per neuron
     yield "33-3000-10, 15,000 edges, 12 ticks", Topology(32, 3000, 10, np.unique(pairs, axis=0)), 12
     yield "33-50-10, all edges, 200 ticks", Topology.mesh(32, 50, 10), 200
 
@@ -101,7 +101,7 @@ def row_of_net(name, topology, ticks, rng, quick):
 
 
 def measure(quick=False):
-    """A row a net."""
+    """Return one row per net."""
     rng = np.random.default_rng(0)
     for net in classifiers(rng):
         yield row_of_classifier(*net, rng, quick)
@@ -118,7 +118,7 @@ def main():
     rows = []
     for row in measure(given.quick):
         rows.append(row)
-        print(f"{row['net']} ({row['edges']:,} edges), differs by {row['difference']:.1e}")
+        print(f"{row['net']} ({row['edges']:,} edges), largest difference {row['difference']:.1e}")
         for key, value in row.items():
             if isinstance(value, dict):
                 print(f"  {key}: " + ", ".join(f"{k} {v:,.{v < 100:d}f}" for k, v in value.items()))

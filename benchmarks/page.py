@@ -1,4 +1,4 @@
-"""The tables of training steps and of MNIST as Markdown, from what `run.py --out` saved.
+"""Print the tables of training steps and of MNIST as Markdown, from a result file of run.py.
 
 python benchmarks/page.py results/bench.json
 """
@@ -11,7 +11,7 @@ WAYS = ("jax masked", "jax split", "jax edges", "torch compiled")
 
 
 def table(headings, rows):
-    """Markdown."""
+    """Print a Markdown table."""
     print("| " + " | ".join(headings) + " |\n|" + "---|" * len(headings))
     for row in rows:
         print("| " + " | ".join(map(str, row)) + " |")
@@ -19,12 +19,12 @@ def table(headings, rows):
 
 
 def figure(value):
-    """Three digits, or a dash."""
+    """Format with three digits, None as a dash."""
     return "-" if value is None else f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def steps(found):
-    """Microseconds, ratios, and shares of the peaks."""
+    """Print microseconds, ratios and fractions of the peak rates."""
     peak = found["peak"]
     print(f"One thread multiplies matrices at {peak['GFLOP/s']:.0f} GFLOP/s and copies at {peak['GB/s']:.0f} GB/s.\n")
     table(
@@ -44,10 +44,10 @@ def steps(found):
 
 
 def mnist(found):
-    """Seconds an epoch."""
+    """Print seconds per epoch."""
     print(f"{found['samples']} rows of {found['data']}, accuracy after {found['epochs']} epochs.\n")
     table(
-        ("", "s an epoch", "test accuracy", ""),
+        ("", "s per epoch", "test accuracy", ""),
         [(name, f"{r['seconds']:.3f}", f"{r['accuracy']:.3f}", r["note"]) for name, r in found["rows"].items()],
     )
     print(f"{found['times peer']:.2f} times the faster peer, two threads {found['times one thread']:.2f} times one.\n")

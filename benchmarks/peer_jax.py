@@ -1,9 +1,9 @@
-"""The same training in JAX: jit, lax.scan over the steps, backprop through the ticks, float32, Adam. Three ways.
+"""The same training in JAX: jit, lax.scan over the steps, backprop through the ticks, float32, Adam. Three variants:
 
-* `masked`: one masked matrix, one product with the whole state a tick; the direct transcription.
-* `split`: the product with the inputs is taken once (they do not change), the first tick needs no recurrent product and
-  the last one only the columns of the outputs: what a careful user would write.
-* `edges`: gather, multiply, segment-sum over the list of edges: no dense matrix.
+* `masked`: one masked matrix and one product with the whole state per tick; the direct implementation.
+* `split`: the product with the constant inputs is computed once, the first tick skips the recurrent product, and the
+  last one only computes the outputs; the optimised implementation.
+* `edges`: gather, multiply, segment-sum over the list of edges, without a dense matrix.
 """
 
 from functools import partial
@@ -19,7 +19,7 @@ def _outputs(way, topology, ticks, w, x, phi):
     t = topology
     n, c, o = t.n_neurons, t.n_clamped, t.n_outputs
     if way == "edges":
-        # states as (n, batch), so that an edge is a row
+        # states as (n, batch), so that a row is a neuron
         clamped = x.T
         s = jnp.concatenate([clamped, jnp.zeros((n - c, x.shape[0]), x.dtype)])
         for _ in range(ticks):
@@ -42,7 +42,7 @@ def _outputs(way, topology, ticks, w, x, phi):
 
 
 def loss_function(way, topology, ticks, X, y, activation="relu"):
-    """Mean cross-entropy as a function of the edge weights."""
+    """Return mean cross-entropy as a function of the edge weights."""
     x = jnp.concatenate([jnp.asarray(X), jnp.ones((len(X), int(topology.bias)), jnp.float32)], axis=1)
     labels = jnp.asarray(y)
     phi = {"relu": jax.nn.relu, "tanh": jnp.tanh}[activation]
@@ -55,7 +55,7 @@ def loss_function(way, topology, ticks, X, y, activation="relu"):
 
 
 def trainer(way, topology, ticks, X, y, weights, steps, rate=1e-3):
-    """A function that takes `steps` steps of Adam and returns the losses; compiled before it is returned."""
+    """Return a compiled function that takes `steps` steps of Adam and returns the losses."""
     value_and_grad = jax.value_and_grad(loss_function(way, topology, ticks, X, y))
 
     def step(carry, _):
@@ -77,7 +77,7 @@ def trainer(way, topology, ticks, X, y, weights, steps, rate=1e-3):
 
 
 def gradient(way, topology, ticks, X, y, weights, repeats, activation="tanh"):
-    """A function that takes the gradient `repeats` times inside one compiled loop (weights change a little)."""
+    """Return a function that computes the gradient `repeats` times in one compiled loop (weights change slightly)."""
     value_and_grad = jax.value_and_grad(loss_function(way, topology, ticks, X, y, activation))
 
     @jax.jit

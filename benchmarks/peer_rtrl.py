@@ -1,9 +1,9 @@
-"""Dense recurrent nets with exact forward influence (RTRL), as one writes them in JAX and in PyTorch. float32, Adam.
+"""Dense recurrent nets with exact forward influence (RTRL) in JAX and in PyTorch. float32, Adam.
 
     h' = tanh(W z),  z = (h, x, 1)                     J'[i,k,l] = (1 - h'_i^2) (sum_j W[i,j] J[j,k,l] + [i=k] z_l)
-    y  = v (h, 1)    the net of before, as meshnn has it with one tick a sample: both compute the same numbers
+    y  = v (h, 1)    reads the previous state, like meshnn with one tick per sample: both compute the same numbers
 
-J is a dense (h, h, h + d + 1); a step is state, influence, gradient of the squared error by all weights, Adam.
+J is a dense (h, h, h + d + 1); a step is state, influence, gradient of the squared error, Adam.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ RATE, B1, B2, EPS = 1e-3, 0.9, 0.999, 1e-8
 
 
 def with_jax(W, v, X, Y):
-    """A function that goes over the whole stream, `lax.scan` over the steps, and returns the outputs; compiled."""
+    """Return a compiled function that runs the whole stream by `lax.scan` and returns the outputs."""
     import jax
     import jax.numpy as jnp
 
@@ -51,7 +51,7 @@ def with_jax(W, v, X, Y):
 
 
 def with_torch(W, v, X, Y):
-    """The same in PyTorch: no autograd, products into buffers that are there."""
+    """Return the same function in PyTorch, without autograd and with preallocated buffers."""
     import torch
 
     h, width = W.shape

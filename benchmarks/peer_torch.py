@@ -1,14 +1,14 @@
 """The same training in PyTorch: autograd through the ticks and torch.optim.Adam, float32.
 
-`masked` and `split` as in peer_jax.py. For the large net: CSR products with a hand-written backward whose gradient by
-the weights is `sampled_addmm`; plain autograd through a sparse matrix would build a dense gradient of 40 GB.
+`masked` and `split` as in peer_jax.py. The large net uses CSR products with a handwritten backward pass, whose gradient
+with respect to the weights is `sampled_addmm`; autograd through a sparse matrix would build a dense gradient of 40 GB.
 """
 
 import warnings
 
 import torch
 
-warnings.filterwarnings("ignore", message="Sparse", category=UserWarning)  # CSR is in beta there
+warnings.filterwarnings("ignore", message="Sparse", category=UserWarning)  # CSR is in beta in PyTorch
 
 WAYS = ("masked", "split")
 
@@ -30,7 +30,7 @@ def _outputs(way, t, ticks, A, x, zeros):
 
 
 def trainer(way, topology, ticks, X, y, weights, steps, rate=1e-3, compiled=False):
-    """A function that takes `steps` steps of Adam and returns the losses; `compiled` by torch.compile."""
+    """Return a function that takes `steps` steps of Adam and returns the losses; `compiled` uses torch.compile."""
     t = topology
     x = torch.cat([torch.tensor(X), torch.ones(len(X), int(t.bias))], dim=1)
     labels = torch.tensor(y)
@@ -89,7 +89,7 @@ class _SparseProduct(torch.autograd.Function):
 
 
 def large_gradient(topology, ticks, X, y, weights):
-    """A function that computes loss and gradient of a large sparse net; the gradient is in order of (dst, src)."""
+    """Return a function for loss and gradient of a large sparse net; the gradient is in order of (dst, src)."""
     import numpy as np
 
     t = topology

@@ -1,4 +1,4 @@
-"""What shows only in a process of its own: start-up, first gradient, memory of a very large batch."""
+"""Measurements in separate processes: start-up, first gradient, memory of a very large batch."""
 
 import json
 import os
@@ -52,7 +52,7 @@ IRIS = os.path.join(os.path.dirname(__file__), "..", "examples", "iris.csv")
 
 
 def start_up(rounds=10):
-    """Seconds of processor time of whole processes, best of some; scikit-learn alone for comparison."""
+    """Return the processor time of whole processes in seconds, best of some rounds; also of scikit-learn alone."""
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "iris.mesh")
         subprocess.run([sys.executable, "-c", FIT, IRIS, model], capture_output=True, check=True)
@@ -84,7 +84,7 @@ def _child(program):
 
 
 def measure(quick=False):
-    """Seconds to import, and to a first gradient; memory of a million samples."""
+    """Return seconds of the import and of the first gradient, and the memory of a million samples."""
     rounds = 3 if quick else 5
     return {
         "import, s": min(float(_child(IMPORT)) for _ in range(rounds)),

@@ -1,4 +1,4 @@
-"""What this machine can do at most, on one thread, and what share of it a training step reaches."""
+"""The peak rates of this machine on one thread, and the fraction that a training step reaches."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from timing import best_of
 
 
 def measure(quick=False):
-    """Peaks of a product of matrices (numpy, 1024 x 1024 x 1024, float32) and of a copy that no cache holds."""
+    """Measure a matrix product (numpy, 1024 x 1024 x 1024, float32) and a copy that exceeds all caches."""
     rng = np.random.default_rng(0)
     A, B = (rng.standard_normal((1024, 1024)).astype(np.float32) for _ in range(2))
     out = np.empty_like(A)
@@ -20,11 +20,11 @@ def measure(quick=False):
 
 
 def shares(program, topology, batch, seconds, peak):
-    """Rates of a step and their shares of the peaks.
+    """Return the rates of a step and their fractions of the peaks.
 
-    Operations are those of the plan: two a multiply-add, forward, back and correlation. Bytes are those that have to
-    move once a step whatever the order: the batch, the states of every tick (written and read), weights, gradient and
-    both moments of Adam; most of them come from a cache, so their share of the memory's rate says how little it takes.
+    Operations are those of the plan: two per multiply-add, forward, backward and correlation. Bytes are the minimum per
+    step in any order: the batch, the states of every tick (written and read), weights, gradient and both moments of
+    Adam. Most of them come from a cache, so the true use of the memory is lower.
     """
     flops = 2.0 * program.plan.cost.multiply_adds * batch / seconds
     edges, states = topology.n_edges, program.plan.ticks * (topology.n_neurons - topology.n_clamped)

@@ -1,4 +1,4 @@
-"""All benchmarks in one run on one thread: prints ratios, says where a bar is missed, saves JSON.
+"""All benchmarks in one run on one thread: prints ratios, marks missed bars, saves JSON.
 
 python benchmarks/run.py [--out FILE] [--quick] [--only steps,mnist,calls,large,ticks,threads,processes,estimators]
 python benchmarks/run.py --quick --nets "65-200" --ticks 2       # one row of the training steps, some seconds
@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-# Before numpy, jax and torch are imported: every contestant gets one thread.
+# One thread for all; set before numpy, jax and torch are imported.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -22,14 +22,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-#: Seconds of processor time that a process may take with a warm cache.
+#: Maximum seconds of processor time per process with a warm cache.
 START_UP = {"meshnn info": 0.5, "meshnn predict, 150 rows": 0.9, "from meshnn import MeshClassifier": 0.7}
 SECTIONS = ("steps", "mnist", "calls", "large", "ticks", "threads", "processes", "estimators")
 console = Console(width=max(Console().width, 170))
 
 
 def bar(value, least=None, most=None):
-    """A figure with its bar and whether it is met."""
+    """Format a figure with its bar and whether it is met."""
     met = (least is None or value >= least) and (most is None or value <= most)
     wanted = f">= {least:g}" if least is not None else f"<= {most:g}"
     return f"{value:.3g} ({wanted})" if met else f"[red]{value:.3g} ({wanted}) MISSED[/red]"
@@ -46,7 +46,7 @@ def table(title, headings, rows):
 
 
 def show_steps(result):
-    """Nets x ticks, then the shares of what the machine can do."""
+    """Show nets x ticks, then the fractions of the peak rates."""
     peak, rows = result["peak"], result["rows"]
     ways = ("jax masked", "jax split", "jax edges", "torch compiled")
     table(
@@ -87,11 +87,11 @@ def show_steps(result):
 
 
 def show_mnist(result):
-    """A layered net on pictures."""
+    """Show a layered net on images."""
     rows, epochs = result["rows"], result["epochs"]
     table(
         f"784-128-10, relu, Adam, batches of 64 of {result['samples']} rows of {result['data']}",
-        ("what", "s an epoch", f"test accuracy after {epochs}", "note"),
+        ("what", "s per epoch", f"test accuracy after {epochs}", "note"),
         [(name, f"{r['seconds']:.3f}", f"{r['accuracy']:.3f}", r["note"]) for name, r in rows.items()],
     )
     console.print(
@@ -102,14 +102,14 @@ def show_mnist(result):
 
 
 def show_calls(rows):
-    """Microseconds of small calls."""
+    """Show microseconds of small calls."""
     table(
         "Small calls, microseconds", ("what", "us"), [(r["what"], bar(r["microseconds"], most=r["bar"])) for r in rows]
     )
 
 
 def show_large(result):
-    """A million edges."""
+    """Show a million edges."""
     table(
         "A million edges, batch 64, one thread",
         ("ticks", "edges", "dead", "method", "first, s", "next, ms", "over import, MiB", "note"),
@@ -133,8 +133,8 @@ def show_large(result):
 
 
 def show_ticks(rows):
-    """More ticks."""
-    names = ("factored", "blocks", "adjoint", "jax masked", "jax split")
+    """Show more ticks."""
+    names = ("factored", "influence", "adjoint", "jax masked", "jax split")
     table(
         "Gradient at more ticks, microseconds, one thread",
         ("net", "ticks", *names, "auto takes", "forward takes", "forward/best", "forward-only/adjoint"),
@@ -154,7 +154,7 @@ def show_ticks(rows):
 
 
 def show_threads(rows):
-    """Two threads."""
+    """Show two threads."""
     table(
         "Two threads, ticks 3",
         ("net", "batch", "1 thread, ms", "2 threads, ms", "speed-up", "same bits"),
@@ -172,9 +172,9 @@ def show_threads(rows):
 
 
 def show_processes(r):
-    """Start-up and memory."""
+    """Show start-up and memory."""
     table(
-        "In a process of its own",
+        "Separate processes",
         ("what", "figure"),
         [
             ("import meshnn, s", bar(r["import, s"], most=0.6)),
@@ -189,7 +189,7 @@ def show_processes(r):
 
 
 def show_estimators(parts):
-    """Whole fits."""
+    """Show whole fits."""
     table(
         "Estimators: whole fits, one thread",
         ("what", "figure", "bar", "", "note"),
@@ -202,13 +202,13 @@ def show_estimators(parts):
 
 
 def main():
-    """Measure, print, save."""
+    """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=None, help="where to save the figures as JSON")
+    parser.add_argument("--out", type=Path, default=None, help="file of the figures, as JSON")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, comma-separated")
-    parser.add_argument("--nets", default="", help="training steps of these alone: parts of names, separated by ;")
-    parser.add_argument("--ticks", default="2,3,4,8", help="training steps at these ticks alone")
+    parser.add_argument("--nets", default="", help="only training steps of these nets: parts of names, separated by ;")
+    parser.add_argument("--ticks", default="2,3,4,8", help="only training steps at these ticks")
     options = parser.parse_args()
     chosen = options.only.split(",")
     if options.nets and options.only == ",".join(SECTIONS):
@@ -235,7 +235,7 @@ def main():
         module = importlib.import_module(section)
         results[section] = measured(section, module, options)
         globals()[f"show_{section}"](results[section])
-        if options.out is not None:  # after every section: an interrupted run keeps what it has
+        if options.out is not None:  # after every section, so that an interrupted run keeps its results
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(json.dumps(results, indent=2) + "\n")
     if options.out is not None:
@@ -243,7 +243,7 @@ def main():
 
 
 def measured(section, module, options):
-    """The figures of a section."""
+    """Return the figures of a section."""
     if section == "steps":
         return module.measure(options.quick, options.nets, [int(k) for k in options.ticks.split(",")])
     return module.measure() if section == "large" else module.measure(options.quick)

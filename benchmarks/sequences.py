@@ -1,18 +1,18 @@
-"""The default classifier of sequences beside peers, on sets of sktime's package with their official splits.
+"""The default classifier of sequences compared with peers, on data sets of sktime with their official splits.
 
 python benchmarks/sequences.py                          # JapaneseVowels and ItalyPowerDemand, which have bars
-python benchmarks/sequences.py --all                    # and four others, whose test sets decided nothing
+python benchmarks/sequences.py --all                    # and four more, whose test sets had no influence on defaults
 python benchmarks/sequences.py --sets JapaneseVowels --models meshnn --params '{"readout": "mean"}'
 
-One setting for all sets, five seeds, everything with one thread. Seconds are those of one fit and of predicting the
-test set, without compiling. "weights" are the numbers that are learned: edges of the mesh, coefficients of the readout
-of the others (MiniRocket has some 10,000 random features, the echo state network 100 random neurons before them).
+The same settings for all sets, five seeds, one thread. Seconds are those of one fit and of the prediction of the test
+set, after a warm-up. "weights" is the number of trained weights: edges of the mesh, or coefficients of the readout of
+the peers (which follows some 10,000 random features in MiniRocket, and 100 random neurons in the echo state network).
 
-How far to trust the first two sets: the default graph (a chain of 20 neurons, read at the end) was found by trying some
-thirty graphs and readouts in a prototype, judged by accuracy on the test sets of JapaneseVowels and ItalyPowerDemand.
-How a chain begins was chosen among four settings by cross-validation on the training sets of these two and of GunPoint,
-after their scores on the first two test sets had been seen. So the figures of these two flatter the default. Nothing
-was chosen by the test sets of the other four; of GunPoint the training set was used as said.
+Selection bias of the first two sets: the default graph (a chain of 20 neurons, read at the end) was chosen from some
+thirty graphs and readouts by the accuracy on the test sets of JapaneseVowels and ItalyPowerDemand. The initialisation
+of the chain was chosen from four settings by cross-validation on the training sets of these two and of GunPoint, when
+the test scores of the first two were known. So the figures of these two sets are optimistic. The test sets of the other
+four had no influence.
 """
 
 # ruff: noqa: E402 - threads are set before NumPy is imported
@@ -27,7 +27,7 @@ import json
 import time
 import warnings
 
-warnings.filterwarnings("ignore")  # of what sktime imports
+warnings.filterwarnings("ignore")  # warnings of imports of sktime
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,7 @@ from sklearn.preprocessing import StandardScaler
 
 from meshnn import MeshSequenceClassifier
 
-#: Sets, and the accuracy that is asked for with at most 500 edges.
+#: Data sets, and the required accuracy with at most 500 edges.
 SETS = {"JapaneseVowels": 0.97, "ItalyPowerDemand": 0.955}
 OTHERS = {"BasicMotions": None, "GunPoint": None, "ArrowHead": None, "OSULeaf": None}
 ALPHAS = np.logspace(-3, 3, 13)
@@ -45,7 +45,7 @@ UNITS = 100
 
 
 def read(name):
-    """Training and test sequences (length, features) and labels."""
+    """Return training and test sequences (length, features) and labels."""
     from sktime.datasets import load_UCR_UEA_dataset
 
     found = []
@@ -57,12 +57,12 @@ def read(name):
 
 
 def nested(X):
-    """As sktime takes sequences of different lengths."""
+    """Return sequences of different lengths in the format of sktime."""
     return pd.DataFrame({f"v{k}": [pd.Series(x[:, k]) for x in X] for k in range(X[0].shape[1])})
 
 
 class Meshnn:
-    """What this is about."""
+    """The default classifier of sequences."""
 
     def __init__(self, seed, params):
         self.model = MeshSequenceClassifier(random_state=seed, n_jobs=1, **params)
@@ -76,7 +76,7 @@ class Meshnn:
 
 
 class Esn:
-    """100 random neurons of reservoirpy, ridge regression on their last and on their mean states."""
+    """100 random neurons of reservoirpy; ridge regression on their last and their mean states."""
 
     def __init__(self, seed, params):
         from reservoirpy.nodes import Reservoir
@@ -121,7 +121,7 @@ class MiniRocket:
 
 
 class Linear:
-    """What can be known without time: ridge regression on mean and spread of the steps."""
+    """A baseline without time: ridge regression on mean and standard deviation of the steps."""
 
     def __init__(self, seed, params):
         self.model = make_pipeline(StandardScaler(), RidgeClassifierCV(ALPHAS))
@@ -142,7 +142,7 @@ MODELS = {"meshnn": Meshnn, "ESN-100": Esn, "MiniRocket": MiniRocket, "mean and 
 
 
 def trial(kind, data, seed, params):
-    """Accuracy on the test set, weights, seconds."""
+    """Return accuracy on the test set, number of weights, and seconds."""
     X, y, X_test, y_test = data
     model, began = kind(seed, params), time.perf_counter()
     model.fit(X, y)
@@ -154,19 +154,19 @@ def trial(kind, data, seed, params):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--all", action="store_true", help="six sets")
-    parser.add_argument("--sets", help="names of sets, with commas")
-    parser.add_argument("--models", default=",".join(MODELS), help="names of models, with commas")
+    parser.add_argument("--sets", help="names of sets, separated by commas")
+    parser.add_argument("--models", default=",".join(MODELS), help="names of models, separated by commas")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--params", type=json.loads, default={}, help="of meshnn, as JSON")
+    parser.add_argument("--params", type=json.loads, default={}, help="parameters of meshnn, as JSON")
     options = parser.parse_args()
     bars = SETS | OTHERS
     names = options.sets.split(",") if options.sets else list(bars if options.all else SETS)
-    print(f"{'set':<18}{'model':<17}{'accuracy':>9}{'least':>8}{'most':>8}{'weights':>9}{'fit s':>8}{'predict s':>10}")
+    print(f"{'set':<18}{'model':<17}{'accuracy':>9}{'min':>8}{'max':>8}{'weights':>9}{'fit s':>8}{'predict s':>10}")
     for name in names:
         data = read(name)
         for model in options.models.split(","):
             try:
-                trial(MODELS[model], data, 0, options.params)  # compiles
+                trial(MODELS[model], data, 0, options.params)  # warm-up
                 runs = [trial(MODELS[model], data, seed, options.params) for seed in range(options.seeds)]
             except Exception as error:
                 print(f"{name:<18}{model:<17}  failed: {type(error).__name__}: {str(error)[:80]}", flush=True)

@@ -1,7 +1,7 @@
 """One training step (forward, loss, gradient, Adam), full batch, one thread: nets x ticks, against JAX and PyTorch.
 
-python benchmarks/run.py --nets dense --ticks 2,3     # a part of the table; nets by what their name has
-python benchmarks/run.py --quick --nets "3-5-2;5-10"  # some seconds a row: no PyTorch, no check that all train alike
+python benchmarks/run.py --nets dense --ticks 2,3     # a part of the table; nets by a part of their names
+python benchmarks/run.py --quick --nets "3-5-2;5-10"  # some seconds per row: no PyTorch, no check of equal losses
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ TICKS = (2, 3, 4, 8)
 
 
 def ours(topology, ticks, X, y, weights, steps, method="auto"):
-    """A function that takes `steps` steps of Adam in compiled code and returns the loss after them; the program."""
+    """Return a function that takes `steps` compiled steps of Adam and returns the final loss; and the program."""
     mesh = Mesh(topology, ticks)
     samples = as_samples(mesh, X, y, "cross_entropy")
     program = mesh.engine("epochs", method, batch=len(X), n_jobs=1)
@@ -39,9 +39,9 @@ def ours(topology, ticks, X, y, weights, steps, method="auto"):
 
 
 def lengths(topology, ticks, batch):
-    """Steps of each peer that take some 20 ms, by a guess at its speed: one call of them is a round.
+    """Return numbers of steps that take some 20 ms, estimated per peer; one call of them is a round.
 
-    A call of ours ends with the loss after the last step, a third of a step, so it has to be one among many.
+    A call of meshnn ends with the loss after the last step, a third of a step, so it needs many steps.
     """
     t = topology
     dense = 6.0 * batch * t.n_neurons * (t.n_neurons - t.n_clamped) * ticks  # operations of a dense step
@@ -57,8 +57,8 @@ def lengths(topology, ticks, batch):
 
 
 def contestants(net, ticks, X, y, weights, length, quick):
-    """Whoever could be the fastest: the edge list of JAX loses on dense graphs, eager PyTorch everywhere, so it is
-    there at 2 ticks only, and compiled PyTorch where dense products count."""  # fmt: skip
+    """Return all contestants that could be the fastest: the edge list of JAX is slow on dense graphs, so it is
+    omitted there; eager PyTorch only runs at 2 ticks, compiled PyTorch on dense nets."""  # fmt: skip
     topology = net.topology
     ways = [way for way in peer_jax.WAYS if way != "edges" or not net.dense]
     arguments = (topology, ticks, X, y, weights)
@@ -72,7 +72,7 @@ def contestants(net, ticks, X, y, weights, length, quick):
 
 
 def measure(quick=False, nets="", ticks=TICKS):
-    """A row a net and number of ticks: microseconds a step of each contestant, ratios, and shares of the peaks."""
+    """Return one row per net and number of ticks: microseconds per step, ratios, and fractions of the peak rates."""
     peak = roofline.measure(quick)
     rows = []
     for net in NETS:
@@ -85,7 +85,7 @@ def measure(quick=False, nets="", ticks=TICKS):
 
 
 def row(net, ticks, quick, peak):
-    """One net at so many ticks."""
+    """Measure one net at a number of ticks."""
     topology = net.topology
     X, y = data(net.features, net.outputs, net.batch)
     weights = initial_weights(topology)
@@ -116,10 +116,12 @@ def row(net, ticks, quick, peak):
 
 
 def check(net, ticks, X, y, weights):
-    """Largest difference of the loss after some steps between all contestants: they must train the same net."""
+    """Return the largest difference between the losses of all contestants after some steps, which must be small."""
     topology = net.topology
-    steps = 20 if ticks < 8 else 3  # rounding grows with ticks and steps: after 20, two ways of JAX differ by 1e-3
-    # the others give the loss that the last step starts from
+    steps = (
+        20 if ticks < 8 else 3
+    )  # rounding errors grow with ticks and steps: after 20, two JAX variants differ by 1e-3
+    # the others return the loss before the last step
     finals = [ours(topology, ticks, X, y, weights, steps - 1)[0]()]
     plain = ticks > 2 or net.hidden >= 200  # without torch.compile
     peers = contestants(net, ticks, X, y, weights, {"jax": steps, "torch": steps}, quick=plain)

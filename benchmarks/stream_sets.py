@@ -1,10 +1,10 @@
-"""The streams of the benchmarks: real ones that come with river and reservoirpy, the electricity market, drawn ones.
+"""The streams of the benchmarks: real ones from river and reservoirpy, the electricity market, synthetic ones.
 
-Nothing is downloaded. Rows are in order of time. `load` gives arrays, `Stream.rows` the same as river's pairs of a
-dictionary and a target. Elec is `streams/elec.csv.gz` in $MESHNN_DATA or ../shared/data. A set whose library or file is
-not there is left out with a loud word.
+Nothing is downloaded. Rows are in order of time. `load` returns arrays, `Stream.rows` yields pairs of a dictionary and
+a target, like river. Elec is `streams/elec.csv.gz` in $MESHNN_DATA or ../shared/data. A stream whose library or file is
+missing is skipped with a message.
 
-    python benchmarks/stream_sets.py        # what there is
+    python benchmarks/stream_sets.py        # lists the available streams
 """
 
 import os
@@ -24,7 +24,7 @@ CLASSIFY, REGRESS = "classify", "regress"
 
 @dataclass(frozen=True)
 class Stream:
-    """Features `(n, d)` with their names, and targets `(n,)` as they are: bool, text or numbers."""
+    """Features `(n, d)` with their names, and targets `(n,)` of their original type: bool, text or numbers."""
 
     name: str
     task: str
@@ -33,7 +33,7 @@ class Stream:
     names: list[str]
 
     def rows(self) -> Iterator[tuple[dict[str, float], object]]:
-        """Pairs of a dictionary and a target, as river's data sets give them."""
+        """Yield pairs of a dictionary and a target, like river's data sets."""
         for x, y in zip(self.X.tolist(), self.y.tolist(), strict=True):
             yield dict(zip(self.names, x, strict=True)), y
 
@@ -42,12 +42,12 @@ class Stream:
         return f"{len(self.X)}x{self.X.shape[1]}"
 
     def targets(self):
-        """Targets as numbers: the number of the class, or the figure."""
+        """Return targets as numbers: the index of the class, or the value."""
         return np.unique(self.y, return_inverse=True)[1] if self.task == CLASSIFY else self.y.astype(float)
 
 
 class NotThereError(Exception):
-    """A file that a stream comes from is missing."""
+    """The file of a stream is missing."""
 
 
 _BUILDERS = {}
@@ -67,17 +67,17 @@ def names(task=None):
 
 @cache
 def load(name):
-    """The stream of that name, or None with a loud word if what it comes with is not there."""
+    """Return the stream of this name, or None with a message if its library or file is missing."""
     task, needs, build = _BUILDERS[name]
     try:
         X, y, columns = build()
     except NotThereError as missing:
-        print(f"*** STREAM {name} LEFT OUT: {missing}", file=sys.stderr)
+        print(f"*** STREAM {name} SKIPPED: {missing}", file=sys.stderr)
         return None
     except ModuleNotFoundError as missing:
         if needs is None or (missing.name or "").split(".")[0] != needs:
             raise
-        print(f"*** STREAM {name} LEFT OUT: {needs} is not installed (pip install 'meshnn[bench]')", file=sys.stderr)
+        print(f"*** STREAM {name} SKIPPED: {needs} is not installed (pip install 'meshnn[bench]')", file=sys.stderr)
         return None
     X = np.ascontiguousarray(X, dtype=float)
     assert np.isfinite(X).all(), name
@@ -109,11 +109,11 @@ def _elec():
         file = Path(folder) / "streams" / "elec.csv.gz"
         if folder and file.is_file():
             return elec(file)
-    raise NotThereError("there is no streams/elec.csv.gz in $MESHNN_DATA or ../shared/data")
+    raise NotThereError("streams/elec.csv.gz was not found in $MESHNN_DATA or ../shared/data")
 
 
 def elec(file):
-    """The electricity market from a file: six features, and whether the price rises."""
+    """Return the electricity market from a file: six features, and whether the price rises."""
     import gzip
 
     with gzip.open(file, "rt") as opened:
@@ -124,11 +124,11 @@ def elec(file):
 
 @_stream(REGRESS, "laser", "reservoirpy")
 def _laser():
-    """The next value of the Santa Fe laser from the present one, scaled to 0 to 1."""
+    """Return the Santa Fe laser, scaled to 0 to 1: the current value and the next one as the target."""
     from reservoirpy.datasets import santafe_laser
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # it leaves its file open
+        warnings.simplefilter("ignore", ResourceWarning)  # the library leaves its file open
         values = santafe_laser()[:, 0] / 255.0
     return values[:-1, None], values[1:], ["now"]
 

@@ -1,10 +1,10 @@
-"""Streams, test then train from the first row: the default models beside river's, in one run.
+"""Streams, prequential (test, then train): the default models compared with river's, in one run.
 
     python benchmarks/streams.py [--only sets,speed,hostile,memory] [--peers] [--seeds 5] [--out results/streams.json]
 
-`sets`: ONE default setting for all sets. `--peers` adds river's models (minutes: forests take milliseconds a row).
-`speed`: a row of 8 features, 16 hidden neurons. `hostile`: ten million rows that no one would want. `memory`: ten
-million rows, and what the process holds before and after.
+`sets`: the same default settings for all sets. `--peers` adds river's models (minutes: forests take milliseconds per
+row). `speed`: one row of 8 features, 16 hidden neurons. `hostile`: ten million rows of extreme data. `memory`: memory
+of the process before and after ten million rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import stream_sets
 from meshnn import MeshStreamClassifier, MeshStreamRegressor
 
-#: At least, and the aim: accuracy, or mean absolute error.
+#: The bar and the aim: accuracy, or mean absolute error.
 BARS = {
     "Bananas": (0.875, 0.885),
     "Phishing": (0.895, 0.912),
@@ -37,7 +37,7 @@ def ours(task, seed):
 
 
 def peers(task):
-    """River's models with their defaults, scaled where they need it."""
+    """Return river's models with default settings, scaled if they require it."""
     from river import ensemble, forest, linear_model, naive_bayes, neighbors, preprocessing, tree
 
     def scaled(model):
@@ -63,9 +63,9 @@ def peers(task):
 
 
 def pass_over(model, rows, task, patience=float("inf")):
-    """Mean score (accuracy or absolute error), mean log loss or squared error, microseconds a row, and rows.
+    """Return mean score (accuracy or absolute error), mean log loss or squared error, microseconds per row, and rows.
 
-    Whoever takes longer than our patience is stopped, and judged by the rows it has seen.
+    A model that exceeds the time limit `patience` is stopped, and scored on the rows so far.
     """
     total = other = spent = 0.0
     n = 0
@@ -75,7 +75,7 @@ def pass_over(model, rows, task, patience=float("inf")):
         n += 1
         start = time.perf_counter()
         if task == stream_sets.REGRESS:
-            p = model.predict_one(x) or 0.0  # some have nothing to say at first
+            p = model.predict_one(x) or 0.0  # some models predict nothing at first
         else:
             shares = model.predict_proba_one(x)
             p = max(shares, key=shares.get) if shares else None
@@ -107,18 +107,18 @@ def sets(args):
         found.append(row)
         unit, second = ("MAE", "squared error") if task == stream_sets.REGRESS else ("accuracy", "log loss")
         print(f"{name:14s} meshnn        {unit} {score:.4f} +- {row['spread']:.4f}, "
-              f"{second} {row['other']:.4g}, {row['us']:.0f} us a row; "
+              f"{second} {row['other']:.4g}, {row['us']:.0f} us per row; "
               f"bar {least}, aim {aim}: {verdict}", flush=True)  # fmt: skip
         for peer, make in peers(task).items() if args.peers else ():
             try:
                 result = pass_over(make(), rows, task, args.patience)
-            except Exception as error:  # a peer that cannot take these rows
+            except Exception as error:  # the peer does not support these rows
                 print(f"{name:14s} {peer:13s} {type(error).__name__}: {error}")
                 continue
             found.append(
                 {"set": name, "model": peer, "score": result[0], "other": result[1], "us": result[2], "rows": result[3]}
             )
-            print(f"{name:14s} {peer:13s} {unit} {result[0]:.4f}, {result[1]:.4g}, {result[2]:.0f} us a row "
+            print(f"{name:14s} {peer:13s} {unit} {result[0]:.4f}, {result[1]:.4g}, {result[2]:.0f} us per row "
                   f"({result[2] / row['us']:.1f} times ours)"
                   f"{'' if result[3] == len(rows) else f', stopped after {result[3]} rows'}"
                   f"{'' if better(score, result[0]) else '  <- better than ours'}", flush=True)  # fmt: skip
@@ -133,7 +133,7 @@ def rows_of_eight(n, seed=0):
 
 
 def speed(args):
-    """Medians of single rows, and whole arrays."""
+    """Measure medians of single rows, and whole arrays."""
     X, y = rows_of_eight(20_000)
     rows = [dict(zip("abcdefgh", x, strict=True)) for x in X.tolist()]
     model = MeshStreamClassifier(random_state=0)
@@ -147,12 +147,12 @@ def speed(args):
     model = MeshStreamClassifier(random_state=0)
     model.learn_one(rows[0], int(y[0]))
     best = 1e9
-    for k in range(0, len(X), 500):  # short pieces, of which some meet an idle machine
+    for k in range(0, len(X), 500):  # short blocks, some of which run while the machine is idle
         start = time.perf_counter()
         model.stream_.run(X[k : k + 500], y[k : k + 500].astype(float))
         best = min(best, 1e6 * (time.perf_counter() - start) / 500)
     print(f"learn_one + predict_one, 8 features, 16 hidden: median {median:.1f} us (bar 40, aim 25)")
-    print(f"run on arrays: {best:.1f} us a row (bar 12)", flush=True)
+    print(f"run on arrays: {best:.1f} us per row (bar 12)", flush=True)
     result = {"median_us": median, "run_us": best}
     try:
         from river import forest
@@ -172,7 +172,7 @@ def speed(args):
 
 
 def hostile_rows(rng, n):
-    """A block of what no one would want: jumps, constants, missing values, one class for an hour."""
+    """Return a block of extreme rows: jumps, constants, missing values, long runs of one class."""
     X, y = rng.standard_normal((n, 4)), np.zeros(n)
     kind = int(rng.integers(5))
     if kind == 0:
@@ -198,7 +198,7 @@ def clean_rows(rng, n):
 
 
 def hostile(args):
-    """Accuracy on clean rows after ten million hostile ones, against a model that never met them."""
+    """Measure the accuracy on clean rows after ten million extreme ones, against a model without them."""
     rng = np.random.default_rng(0)
     X, y = clean_rows(rng, 20_000)
     scores = {}
@@ -223,7 +223,7 @@ def hostile(args):
 
 
 def memory(args):
-    """What the process holds while ten million rows go by."""
+    """Measure the memory of the process during ten million rows."""
     model = MeshStreamClassifier(random_state=0)
     X, y = rows_of_eight(50_000)
     model.learn_one(dict(zip("abcdefgh", X[0].tolist(), strict=True)), 0)
@@ -246,8 +246,8 @@ def main():
     parser.add_argument("--only", default=",".join(SECTIONS))
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds that a peer may take for a set")
-    parser.add_argument("--millions", type=float, default=10.0, help="of rows, for hostile and memory")
+    parser.add_argument("--patience", type=float, default=60.0, help="time limit of a peer per set, in seconds")
+    parser.add_argument("--millions", type=float, default=10.0, help="millions of rows, for hostile and memory")
     parser.add_argument("--out", default="results/streams.json")
     args = parser.parse_args()
     results = {}

@@ -1,4 +1,4 @@
-"""Topology that learns: what edits cost, what pruned nets keep, how far nets grow.
+"""Structure policies: time of edits, accuracy of pruned nets, size of grown nets.
 
 python benchmarks/structure.py [--only cost,curve,grow]
 """
@@ -19,7 +19,7 @@ SHARES = (1.0, 0.5, 0.25, 0.1, 0.05)
 
 
 def cost():
-    """Share of the time of a training that goes into edits; at most 5% is wanted."""
+    """Measure the fraction of the training time that edits take; the bar is 5%."""
     print("| net | samples | edits | training, s | edits, s | share | at most 5% |\n|---|---|---|---|---|---|---|")
     cases = (
         ("32-50-10, 4980 to 1044 edges", Topology.mesh(32, 50, 10, self_loops=True, feedback=False), 60_000, 15,
@@ -54,7 +54,7 @@ def cost():
             pass
         whole, edits = time.perf_counter() - begin, sum(spent)
         found.append((edits / whole, whole, edits))
-        if len(found) < 3:  # the first one loads compiled code, and machines are noisy
+        if len(found) < 3:  # the first run loads code, and timings vary
             continue
         _, whole, edits = min(found)
         found.clear()
@@ -70,7 +70,7 @@ def _policy(by, share):
 
 
 def curve():
-    """Test accuracy at shares of the edges of a dense mesh, means over 10 splits."""
+    """Measure the test accuracy at fractions of the edges of a dense mesh, means over 10 splits."""
     print("\n| set, criterion | " + " | ".join(f"{share:.0%}" for share in SHARES) + " | no loss at 25% |")
     print("|---|" + "---|" * (len(SHARES) + 1))
     for name, load in (("digits", load_digits), ("breast_cancer", load_breast_cancer)):
@@ -91,7 +91,7 @@ def curve():
 
 
 def grow():
-    """The spirals from 2 hidden neurons on."""
+    """Measure the spirals, grown from 2 hidden neurons."""
     accuracy, sizes, seconds = [], [], []
     for seed in range(10):
         X, y = spirals(1000, random_state=seed)
@@ -103,7 +103,7 @@ def grow():
         sizes.append(model.mesh_.topology.n_hidden)
     met = "ok" if np.mean(accuracy) >= 0.99 else "MISSED"
     print(f"\nspirals grown from 2 hidden neurons: mean {np.mean(accuracy):.4f} (>= 0.99: {met}), worst "
-          f"{min(accuracy):.4f}, stopped at {sizes} hidden neurons, {np.mean(seconds):.1f} s a fit")  # fmt: skip
+          f"{min(accuracy):.4f}, stopped at {sizes} hidden neurons, {np.mean(seconds):.1f} s per fit")  # fmt: skip
 
 
 def main():

@@ -1,6 +1,6 @@
-"""The tables of `tables.py`: real ones that come with scikit-learn, statsmodels and vega_datasets, and drawn ones.
+"""The tables of `tables.py`: real ones from scikit-learn, statsmodels and vega_datasets, and synthetic ones.
 
-Nothing is downloaded. Categories become columns of 0 and 1, missing figures the median of their column. Every table is
+Nothing is downloaded. Categories are one-hot encoded, missing numbers become the median of their column. Every table is
 the same in every run. Large ones are cut to a fixed sample of rows; `fair` (6366) and `randhie-visits` (20190) are not.
 """
 
@@ -15,12 +15,12 @@ from meshnn.tables.synthetic import spirals
 
 CLASSIFY, REGRESS = "classify", "regress"
 ROWS = 6000
-#: Kept aside while defaults are chosen; picked by kind before meshnn had been run on any of them.
+#: Held out while defaults are chosen; selected by kind before any result was known.
 HELD_OUT = frozenset({
-    # classes
+    # classification
     "breast-cancer", "spector", "anes96-pid", "randhie-any", "cars-origin", "barley-year", "one-feature", "imbalanced",
     "moons", "flipped", "xor-among-noise", "ordinal", "heavy-tails",
-    # figures
+    # regression
     "linnerud-chins", "stackloss", "cancer", "statecrime", "barley-yield", "friedman2", "linear-100x30",
     "outliers-clean", "wide-regression", "lognormal-regression",
 })  # fmt: skip
@@ -28,7 +28,7 @@ HELD_OUT = frozenset({
 
 @dataclass(frozen=True)
 class Table:
-    """Features, target, and what predictions are held against if it is not the target itself."""
+    """Features, target, and the values for scoring if they differ from the target."""
 
     name: str
     task: str
@@ -58,7 +58,7 @@ def names(task=None):
 
 @cache
 def load(name):
-    """The table of that name, or None with a loud word if the library it comes with is not installed."""
+    """Return the table of this name, or None with a message if its library is not installed."""
     task, needs, build = _BUILDERS[name]
     try:
         X, y, *truth = build()
@@ -66,7 +66,7 @@ def load(name):
         if needs is None or (missing.name or "").split(".")[0] not in (needs, "pandas"):
             raise
         print(
-            f"*** TABLE {name} LEFT OUT: {missing.name} is not installed (pip install 'meshnn[bench]')", file=sys.stderr
+            f"*** TABLE {name} SKIPPED: {missing.name} is not installed (pip install 'meshnn[bench]')", file=sys.stderr
         )
         return None
     X = np.ascontiguousarray(X, dtype=float)
@@ -89,7 +89,7 @@ def _vega(name):
 
 
 def _parts(frame, target, drop=()):
-    """Numbers and target; `target` is a column's name or the values themselves."""
+    """Return numeric features and target; `target` is the name of a column or an array."""
     import pandas as pd
 
     if isinstance(target, str):
@@ -106,7 +106,7 @@ def _sample(X, y, rows=ROWS):
     return X[kept], y[kept]
 
 
-# --- classes -------------------------------------------------------------------------------------------------------
+# --- classification ------------------------------------------------------------------------------------------------
 
 
 for _name, _load in (
@@ -304,7 +304,7 @@ def _():
     return X, y
 
 
-# --- figures -------------------------------------------------------------------------------------------------------
+# --- regression ----------------------------------------------------------------------------------------------------
 
 
 @_table(REGRESS, "diabetes")
@@ -314,7 +314,7 @@ def _():
 
 @_table(REGRESS, "linnerud-chins")
 def _():
-    bunch = datasets.load_linnerud()  # exercises from the body's measures
+    bunch = datasets.load_linnerud()  # exercises from body measurements
     return bunch.target, bunch.data[:, 0]
 
 
@@ -375,7 +375,7 @@ for _name, _make, _noise in (
 
 
 def _linear(rows, columns, informative, noise, seed):
-    """A linear signal of unit variance plus noise."""
+    """Return a linear signal of unit variance with noise."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, columns))
     weights = np.zeros(columns)
@@ -406,7 +406,7 @@ def _():
 
 
 def _outliers():
-    """One target in ten is off by ten times the spread of the others."""
+    """Shift one target in ten by ten standard deviations of the others."""
     rng = np.random.default_rng(7)
     X, clean = _linear(500, 8, 8, 0.2, 3)
     clean += np.sin(2 * X[:, 0])

@@ -1,12 +1,12 @@
-"""The default estimators on many tables (noise, outliers, few rows, many columns, rare classes) beside peers' defaults.
+"""The default estimators on many tables (noise, outliers, few rows, many columns, rare classes), compared with peers.
 
-python benchmarks/tables.py --jobs 2                    # all; peers' results are kept in results/tables-peers.json
+python benchmarks/tables.py --jobs 2                    # all; results of peers are cached in results/tables-peers.json
 python benchmarks/tables.py --models meshnn --tuning    # meshnn alone, peers from the cache
 python benchmarks/tables.py --models meshnn --params '{"l2": 0.01}' --only noise,wine --seeds 1
 
-Five folds (stratified for classes), shuffled by each seed, the same for all models; a figure is taken over the
-predictions of all folds of a seed, then averaged over seeds. Everything has one thread. Seconds are processor time of
-one `fit`. A model that fails is named and counts as the worst.
+All models use default settings and the same five folds (stratified for classes), shuffled per seed. A figure is
+computed from the predictions of all folds of a seed, then averaged over seeds. Everything uses one thread. Seconds are
+processor time per `fit`. A model that fails is listed and counts as the worst.
 """
 
 # ruff: noqa: E402 - threads are set before NumPy is imported
@@ -56,9 +56,9 @@ FOLDS = 5
 MODELS = ("meshnn", "CatBoost", "LightGBM", "XGBoost", "HistGB", "RF", "SVM", "MLP", "linear")
 #: Packages of the boosting libraries.
 BOOSTING = {"CatBoost": "catboost", "LightGBM": "lightgbm", "XGBoost": "xgboost-cpu"}
-#: Up to so many rows a support vector machine is fitted for probabilities too, which takes five more fits.
+#: Maximum number of rows for probabilities of a support vector machine, which take five more fits.
 PROBABLE_ROWS = 3000
-#: A support vector machine is trained on a sample of so many rows: its time grows with their square.
+#: Maximum number of training rows of a support vector machine, whose time grows with their square.
 SVM_ROWS = 6000
 LEAST = 1e-6  # probabilities are clipped here before the logarithm
 BINS = 10
@@ -69,7 +69,7 @@ CACHE = Path(__file__).parents[1] / "results" / "tables-peers.json"
 
 
 def make(model, task, seed, params):
-    """The estimator of that name with its defaults."""
+    """Return the estimator of this name with default settings."""
     classes = task == CLASSIFY
     if model == "meshnn":
         return (MeshClassifier if classes else MeshRegressor)(**{"n_jobs": 1, "random_state": seed} | params)
@@ -94,11 +94,11 @@ def make(model, task, seed, params):
 
 
 def measure(name, model, seed, params):
-    """What one model does on one table with the folds of one seed: figures, or an error."""
+    """Return the figures of one model on one table with the folds of one seed, or an error."""
     table = table_sets.load(name)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of MLP and linear that have not converged: defaults are defaults
+            warnings.simplefilter("ignore")  # default settings of MLP and linear may not converge
             return _folds(table, model, seed, params)
     except Exception as error:
         traceback.print_exc()
@@ -125,7 +125,7 @@ def _folds(table, model, seed, params):
                 fitted = make_pipeline(StandardScaler(), SVC(probability=True, random_state=seed))
                 fitted.fit(X[train], y[train])
             chance[np.ix_(test, fitted.classes_.astype(int))] = fitted.predict_proba(X[test])
-    if seconds[0] > 1.5 * max(seconds[1:]):  # the first fit of a process compiles or imports something
+    if seconds[0] > 1.5 * max(seconds[1:]):  # the first fit of a process includes imports
         train = splits[0][0]
         _, seconds[0], walls[0] = _timed(make(model, table.task, seed, params), X[train], y[train])
     found = {"seconds": seconds, "wall": walls}
@@ -145,7 +145,7 @@ def _timed(estimator, X, y):
 
 
 def _probabilities(chance, y):
-    """Log loss, and the calibration error in ten bins of the highest probability."""
+    """Return log loss, and the calibration error in ten bins of the highest probability."""
     assert np.allclose(chance.sum(axis=1), 1, atol=1e-4), "probabilities must add up to 1"
     own = np.clip(chance[np.arange(len(y)), y], LEAST, 1 - LEAST)
     top, hit = chance.max(axis=1), chance.argmax(axis=1) == y
@@ -154,11 +154,11 @@ def _probabilities(chance, y):
     return {"loss": float(-np.log(own).mean()), "ece": float(sum(gaps) / len(y)), "confidence": float(top.mean())}
 
 
-# --- peers' cache --------------------------------------------------------------------------------------------------
+# --- cache of peers ------------------------------------------------------------------------------------------------
 
 
 def key(name, model, seed):
-    """Changes with the folds, the numbers in the table and the libraries that peers depend on."""
+    """Return a key that depends on the folds, the numbers in the table and the versions of the peers' libraries."""
     table = table_sets.load(name)
     numbers = zlib.crc32(table.truth.tobytes(), zlib.crc32(table.y.tobytes(), zlib.crc32(table.X.tobytes())))
     versions = f"sklearn {sklearn.__version__}, numpy {np.__version__}, scipy {scipy.__version__}"
@@ -172,7 +172,7 @@ def read_cache(path):
 
 
 def write_cache(path, new):
-    """Adds to what is there by now: several runs may share the file."""
+    """Add results to the current file, which several runs may share."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     beside.write_text(json.dumps(read_cache(path) | new, indent=0, sort_keys=True))
@@ -180,7 +180,7 @@ def write_cache(path, new):
 
 
 def run(names, models, seeds, jobs, params, cache_path):
-    """Figures by (table, model, seed); peers that are not asked for are taken from the cache if they are there."""
+    """Return figures by (table, model, seed); results of other peers come from the cache, if available."""
     cache = read_cache(cache_path)
     found, wanted = {}, []
     for seed in seeds:
@@ -203,7 +203,7 @@ def run(names, models, seeds, jobs, params, cache_path):
 
 
 def _cost(what):
-    """The first seed first, small tables before large, and the widest at the very end."""
+    """Sort by seed, then small tables before large ones, with the widest table last."""
     size = table_sets.load(what[0]).X.size
     return size > 1_000_000, what[2], size
 
@@ -233,7 +233,7 @@ def _progress(done, total, begin, what, result):
 
 
 def summary(found, names, seeds):
-    """By table and model: means over seeds. A failure in any seed is one; a model with a seed missing is left out."""
+    """Return means over seeds by table and model. One failure counts; a model with a missing seed is omitted."""
     rows = {}
     for name in names:
         rows[name] = {}
@@ -251,17 +251,17 @@ def summary(found, names, seeds):
     return rows
 
 
-#: figure: whether more is better, and what a failure counts as
+#: Figure: whether more is better, and the value of a failure.
 FIGURES = {"accuracy": (True, -np.inf), "loss": (False, np.inf), "r2": (True, -np.inf)}
 
 
 def _figure(row, figure):
-    """The figure, the worst one for a failure, None if there is none."""
+    """Return the figure, the worst value for a failure, None if it is missing."""
     return FIGURES[figure][1] if "error" in row else row.get(figure)
 
 
 def ranks(rows, names, figure):
-    """Mean rank by model over the tables, 1 is best; on each table among the models that have the figure."""
+    """Return the mean rank by model over the tables, 1 is best, among the models that have the figure."""
     places = {model: [] for model in MODELS}
     for name in names:
         have = {m: v for m, row in rows[name].items() if (v := _figure(row, figure)) is not None}
@@ -273,7 +273,7 @@ def ranks(rows, names, figure):
 
 
 class Bars:
-    """What is demanded, and where it is missed."""
+    """The bars and where they are missed."""
 
     def __init__(self, rows):
         self.rows = rows
@@ -293,7 +293,7 @@ class Bars:
                  [] if place <= 2 else [f"place {place}: {listed}"], f"place {place}")  # fmt: skip
 
     def beside(self, names, figure, what, fails):
-        """Against the better of MLP and linear."""
+        """Compare with the better of MLP and linear."""
         more, misses, judged = FIGURES[figure][0], [], 0
         for name in names:
             values = {
@@ -310,7 +310,7 @@ class Bars:
         self.add(what, misses, f"{judged} tables")
 
     def limit(self, names, get, most, what):
-        """`get` gives meshnn's figure on a table, which must not exceed `most`."""
+        """Require that the figure `get` of meshnn is at most `most`."""
         rows = {name: self.rows[name]["meshnn"] for name in names if "meshnn" in self.rows[name]}
         values = {name: np.inf if "error" in row else get(row) for name, row in rows.items()}
         if values:
@@ -342,9 +342,9 @@ def judge(rows, names):
         bars.beside(figures, "r2", "R2 at most 0.02 below the better of MLP and ridge",
                     lambda ours, better: ours < better - 0.02 - slack)  # fmt: skip
     small = [n for n in names if (X := table_sets.load(n).X).shape[0] <= 5000 and X.shape[1] <= 50]
-    bars.limit(small, lambda row: row["seconds"], 2.0, "mean seconds of a fit at most 2, tables up to 5000x50")
+    bars.limit(small, lambda row: row["seconds"], 2.0, "mean seconds per fit at most 2, tables up to 5000x50")
     wide = [name for name in names if name == "wide"]
-    bars.limit(wide, lambda row: row["seconds"], 3.0, "wide 402x10000: mean seconds of a fit at most 3")
+    bars.limit(wide, lambda row: row["seconds"], 3.0, "wide 402x10000: mean seconds per fit at most 3")
     bars.limit(wide, lambda row: 1 - row["accuracy"], 0.2, "wide 402x10000: error rate at most 0.20 (accuracy 0.80)")
     return bars.found
 
@@ -354,8 +354,8 @@ def judge(rows, names):
 
 def report(rows, names, seeds, markdown):
     for task, figures, title in (
-        (CLASSIFY, ("accuracy", "loss"), "accuracy, log loss, seconds a fit"),
-        (REGRESS, ("r2",), "R2, seconds a fit"),
+        (CLASSIFY, ("accuracy", "loss"), "accuracy, log loss, seconds per fit"),
+        (REGRESS, ("r2",), "R2, seconds per fit"),
     ):
         chosen = [name for name in names if table_sets.load(name).task == task]
         if not chosen:
@@ -368,8 +368,8 @@ def report(rows, names, seeds, markdown):
         print("\nmean ranks (1 is best) and means\n")
         _print_table(["", *models], list(_footer(rows, chosen, models, figures, task)), markdown)
     if any(table_sets.load(name).X.shape[0] * (FOLDS - 1) / FOLDS > SVM_ROWS for name in names):
-        print(f"\nSVM is trained on a sample of {SVM_ROWS} rows where there are more.")
-    print(f"SVM has probabilities up to {PROBABLE_ROWS} rows only; elsewhere ranks of log loss are without it.")
+        print(f"\nSVM is trained on a sample of {SVM_ROWS} rows of larger tables.")
+    print(f"SVM has probabilities up to {PROBABLE_ROWS} rows only; ranks of log loss omit it on larger tables.")
     for name in names:
         for model, row in rows[name].items():
             if "error" in row:
@@ -436,15 +436,19 @@ def _arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="names of tables, separated by commas")
     parser.add_argument("--tasks", choices=(CLASSIFY, REGRESS))
-    parser.add_argument("--models", default=",".join(MODELS), help="what to run; other models are taken from the cache")
-    parser.add_argument("--seeds", type=int, default=3, help="how many, from 0")
+    parser.add_argument(
+        "--models", default=",".join(MODELS), help="models to run; results of others come from the cache"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--params", type=json.loads, default={}, help="JSON, keyword arguments for meshnn's estimators")
+    parser.add_argument(
+        "--params", type=json.loads, default={}, help="keyword arguments of meshnn's estimators, as JSON"
+    )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--held-out", action="store_true", help="only the tables kept aside")
-    which.add_argument("--tuning", action="store_true", help="only the others")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="peers' results; meshnn's never are kept")
-    parser.add_argument("--json", type=Path, help="write all figures there")
+    which.add_argument("--held-out", action="store_true", help="only the held-out tables")
+    which.add_argument("--tuning", action="store_true", help="only the other tables")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="cache of results of peers")
+    parser.add_argument("--json", type=Path, help="file of all figures, as JSON")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--list", action="store_true", help="print the tables and stop")
     return parser.parse_args(argv)
@@ -475,7 +479,7 @@ def main(argv=None):
     report(rows, names, seeds, options.markdown)
     report_bars(bars, options.markdown)
     if len(names) < complete:
-        print(f"\n*** {complete - len(names)} TABLES LEFT OUT: install the extra `bench` (statsmodels, vega_datasets)")
+        print(f"\n*** {complete - len(names)} TABLES SKIPPED: install the extra `bench` (statsmodels, vega_datasets)")
     if options.json:
         every = [{"table": n, "model": m, "seed": s} | row for (n, m, s), row in found.items()]
         out = {"params": options.params, "tables": rows, "bars": bars, "runs": every}

@@ -1,7 +1,7 @@
-"""Nets with memory on streams, in one run on one thread: prints tables with bars, says who loses, saves JSON.
+"""Nets with memory on streams, in one run on one thread: prints tables with bars, lists better peers, saves JSON.
 
 python benchmarks/temporal.py [--only laser,narma,memory,price,speed] [--quick] [--out results/temporal.json]
-python benchmarks/temporal_figures.py results/temporal.json                    # pictures of what was saved
+python benchmarks/temporal_figures.py results/temporal.json                    # figures of the saved results
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-# Before numpy, jax and torch are imported: every contestant gets one thread.
+# One thread for all; set before numpy, jax and torch are imported.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -26,12 +26,12 @@ from run import _processor, bar, console, table  # noqa: E402
 
 
 def show_laser(found):
-    """Ours first, then peers."""
+    """Show meshnn first, then peers."""
     first = found["rows"][0]
     seeds = len(first["each"])
     table(
         f"Santa Fe laser, one pass, NMSE of the last 1000: mean over {seeds} seeds of ours, fewer of peers",
-        ("what", "NMSE", "first five", "worst", "us a step", "parameters"),
+        ("what", "NMSE", "first five", "worst", "us per step", "parameters"),
         [
             (
                 r["what"],
@@ -48,11 +48,11 @@ def show_laser(found):
 
 
 def show_narma(found):
-    """By rule."""
+    """Show one table per rule."""
     ours = {r["rule"]: r for r in found["rows"] if r["what"].startswith("meshnn")}
     table(
         "NARMA-10 from its input alone, NRMSE of the last 1000 of 6000; ours in one pass, peers fitted to 5000",
-        ("what", "rule", "NRMSE", "worst", "us a step", "parameters"),
+        ("what", "rule", "NRMSE", "worst", "us per step", "parameters"),
         [
             (
                 r["what"],
@@ -70,7 +70,7 @@ def show_narma(found):
 
 
 def losers(ours, peers, before=""):
-    """Say who has the smaller error."""
+    """Print the models with a smaller error than meshnn."""
     better = [f"{r['what']} ({r['mean']:.3g})" for r in peers if r["mean"] < ours]
     console.print(
         f"{before}{'[red]better than ours: ' + ', '.join(better) + '[/red]' if better else 'no peer is better'}\n"
@@ -78,11 +78,11 @@ def losers(ours, peers, before=""):
 
 
 def show_memory(found):
-    """Who solves what."""
+    """Show the errors of each net per task."""
     for task, part in found.items():
         table(
-            f"{task}, {part['steps']} steps: share of errors in the last {part['window']}",
-            ("what", "errors", "worst seed", "seeds solved", "us a step", "parameters"),
+            f"{task}, {part['steps']} steps: error rate in the last {part['window']}",
+            ("what", "errors", "worst seed", "seeds solved", "us per step", "parameters"),
             [
                 (r["what"], f"{r['last']:.3f}", f"{r['worst']:.3f}", f"{r['solved']} of {len(r['curves'])}",
                  f"{r['microseconds']:.1f}", r["parameters"])
@@ -92,11 +92,11 @@ def show_memory(found):
 
 
 def show_price(found):
-    """What a cut costs and saves."""
+    """Show cost and accuracy of truncation."""
     names = [f"cosine after {k}" for k in found["moments"]]
     table(
-        f"Influence cut after r hops, delayed xor {tuple(found['delays'])} with Adam, {found['steps']} steps",
-        ("net", "method", "multiply-adds", "us a step", *names, "errors, all steps", "errors, last 5000"),
+        f"Influence truncated after r hops, delayed xor {tuple(found['delays'])} with Adam, {found['steps']} steps",
+        ("net", "method", "multiply-adds", "us per step", *names, "errors, all steps", "errors, last 5000"),
         [
             (r["net"], r["method"], r["multiply-adds"], f"{r['microseconds']:.1f}", *(f"{c:.3f}" for c in r["cosine"]),
              f"{r['overall']:.4f}", f"{r['last']:.4f}")
@@ -106,7 +106,7 @@ def show_price(found):
 
 
 def show_speed(found):
-    """Against peers in the same run, and against figures that were published."""
+    """Show peers of the same run, and published figures."""
     peers = sorted({name for r in found["rows"] for name in r["times"]})
     table(
         "A step of exact influence with Adam, one stream, 8 inputs, float32, microseconds",
@@ -125,7 +125,7 @@ def show_speed(found):
         ],
     )
     part = found["columns"]
-    console.print(f"{part['columns']} columns, {part['parameters']} parameters: us a step "
+    console.print(f"{part['columns']} columns, {part['parameters']} parameters: us per step "
                   f"{bar(part['microseconds'], most=part['bar'])}\n")  # fmt: skip
     for r in found["rows"]:
         faster = [name for name, times in r["times"].items() if times < 1]
@@ -134,7 +134,7 @@ def show_speed(found):
 
 
 def speed(quick):
-    """Imported only if asked for: it needs torch, and JAX if it is there."""
+    """Measure the speed; imported on demand, because it requires torch, and JAX if installed."""
     import torch
 
     import temporal_speed
@@ -153,10 +153,10 @@ SECTIONS = {
 
 
 def main():
-    """Measure, print, save after every section; sections that were saved before stay."""
+    """Measure, print and save after every section; sections that were saved earlier are kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections, comma-separated")
-    parser.add_argument("--out", type=Path, default=None, help="where to save the figures as JSON")
+    parser.add_argument("--out", type=Path, default=None, help="file of the figures, as JSON")
     parser.add_argument("--quick", action="store_true", help="fewer seeds, steps and rounds")
     options = parser.parse_args()
     chosen = options.only.split(",")

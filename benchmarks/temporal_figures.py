@@ -1,4 +1,4 @@
-"""Pictures of what benchmarks/temporal.py has saved; nothing is measured here.
+"""Draw the results of benchmarks/temporal.py, without measuring anything.
 
 python benchmarks/temporal_figures.py [results/temporal.json] [docs/pictures]
 """
@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from meshnn.plots import save_figure, style
 
 TASKS = {
-    "delayed xor": ("Delayed XOR: the bit 2 steps ago, xor the bit 5 steps ago", "errors, share of all steps"),
+    "delayed xor": ("Delayed XOR: the bit 2 steps ago, xor the bit 5 steps ago", "error rate"),
     "trace patterning": (
         "Trace patterning: a signal 8 steps after a pattern",
-        "errors, share of steps with a signal due",
+        "error rate of steps with a due signal",
     ),
 }
 LOOKS = ((style.CLASSES[0], "-"), (style.CLASSES[2], "-"), (style.CLASSES[1], "-"), (style.CLASSES[7], (0, (3, 2))))
@@ -31,7 +31,7 @@ def _axes(ax, title, across, up):
 
 
 def draw_memory(found, path):
-    """Running error of nets with memory and of one without: mean over seeds, and the range of all."""
+    """Draw the running error of nets with memory and of one without: mean and range over seeds."""
     with style.clean_style():
         figure = Figure(figsize=(11.0, 4.2), layout="constrained")
         for ax, (task, part) in zip(figure.subplots(1, 2), found.items(), strict=True):
@@ -51,7 +51,7 @@ def draw_memory(found, path):
 
 
 def draw_price(found, path):
-    """Agreement, cost and error against where influences are cut."""
+    """Draw agreement, cost and error by truncation of the influences."""
     nets = list(dict.fromkeys(row["net"] for row in found["rows"]))
     with style.clean_style():
         figure = Figure(figsize=(11.0, 4.0), layout="constrained")
@@ -72,15 +72,15 @@ def draw_price(found, path):
         _axes(
             agree, f"Agreement after {found['moments'][-1]:,} steps", "influence", "cosine to the exact gradient, mean"
         )
-        _axes(cost, "Price of a step", "influence", "")
-        _axes(error, f"Errors in all {found['steps']:,} steps", "influence", "share, mean over seeds")
+        _axes(cost, "Cost per step", "influence", "")
+        _axes(error, f"Errors in all {found['steps']:,} steps", "influence", "error rate, mean over seeds")
         agree.legend(**style.legend_options())
         cost.legend(**style.legend_options())
         save_figure(figure, path)
 
 
 def main():
-    """Draw what is there."""
+    """Draw the available results."""
     source = Path(sys.argv[1] if len(sys.argv) > 1 else "results/temporal.json")
     out = Path(sys.argv[2] if len(sys.argv) > 2 else "docs/pictures")
     results = json.loads(source.read_text())

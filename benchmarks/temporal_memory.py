@@ -1,4 +1,4 @@
-"""Tasks that nobody solves without memory, on a stream: delayed XOR and trace patterning. Running error over seeds."""
+"""Tasks on a stream that require memory: delayed XOR and trace patterning. Running error over seeds."""
 
 import time
 
@@ -7,22 +7,22 @@ import numpy as np
 from meshnn import Mesh, Topology, networks
 from temporal_streams import delayed_xor, trace_patterning
 
-#: Errors are averaged over so many steps; of trace patterning only steps in which a signal is due count.
+#: Steps per average of errors; in trace patterning only steps with a due signal count.
 WINDOW = {"delayed xor": 1000, "trace patterning": 4000}
-#: These streams stand still: a filter that forgets nothing remembers longest.
+#: These streams are stationary, so the filter does not forget.
 SETTINGS = {"scale": True, "forgetting": 1e-6, "covariance": "full"}
-#: Share of errors in the last window of every seed that counts as solved.
+#: Maximum error rate in the last window of every seed for a solved task.
 SOLVED = 0.02
 
 
 def _static(d, parameters, seed):
-    """A layered net without memory and with no fewer parameters."""
+    """Return a layered net without memory and with at least as many parameters."""
     hidden = -(-(parameters - 1) // (d + 2))
     return Mesh(Topology.layered([d, hidden, 1]), 2, "tanh", dtype="float64", random_state=seed)
 
 
 def _nets():
-    """Name -> (net of a number of inputs and a seed, whether it remembers)."""
+    """Return (builder by number of inputs and seed, whether the net has memory) by name."""
     count, memory = 16, (1, 16)
 
     def columns(d, seed):
@@ -41,7 +41,7 @@ def _nets():
 
     return {
         f"cascade of {count} columns": (cascade, True),
-        f"{2 * count} columns beside each other": (columns, True),
+        f"{2 * count} parallel columns": (columns, True),
         "reservoir of 100, readout learned": (echo, True),
         "layered net, no memory": (static, False),
     }
@@ -55,13 +55,13 @@ def _data(task, seed, quick):
 
 
 def _curve(wrong, due, window):
-    """Share of errors in each window."""
+    """Return the error rate of each window."""
     ends = range(0, len(wrong), window)
     return [float(wrong[a : a + window][due[a : a + window]].mean()) for a in ends]
 
 
 def measure(quick=False):
-    """Curves of every net and task, by seed."""
+    """Return curves of every net and task, by seed."""
     found = {}
     for task, window in WINDOW.items():
         rows = []

@@ -1,4 +1,4 @@
-"""The price knob: influences cut after r hops (SnAp-r) on sparse recurrent nets. Agreement, cost, error against r."""
+"""Truncation of influences after r hops (SnAp-r) on sparse recurrent nets: agreement, cost and error by r."""
 
 import time
 
@@ -8,15 +8,15 @@ from meshnn import Mesh, Topology
 from temporal_streams import delayed_xor
 
 METHODS = ("snap-1", "snap-2", "snap-3", "snap-4", "exact")
-#: Neurons, and how many others each reads.
+#: Numbers of neurons, and the number of other neurons that each reads.
 NETS = ((32, 4), (128, 4))
 DELAYS, RATE = (2, 5), 1e-3
-#: Weights are those of the exact run after so many steps; gradients are compared in so many, after as many to warm up.
+#: Numbers of steps of the exact run before a comparison; gradients per comparison, with an equally long warm-up.
 MOMENTS, COMPARED = (0, 2000, 10_000), 200
 
 
 def sparse(h, fan, seed):
-    """Recurrent tanh that read one input, a bias and some of each other, at random; the output reads all."""
+    """Return recurrent tanh neurons with random sources: one input and some neurons; the output reads all neurons."""
     rng = np.random.default_rng(seed)
     output = 2 + h
     pairs = [(i, j) for j in range(2, output) for i in (0, 1, *(2 + rng.choice(h, fan, replace=False)))]
@@ -37,9 +37,9 @@ def _stream(mesh, method):
 
 
 def cosines(h, fan, seed):
-    """Of every method, at every moment: the mean cosine of its gradient to the exact one.
+    """Return the mean cosine between approximate and exact gradient, by method and moment.
 
-    By the parameters of recurrent neurons; that of the output's own edges is exact whatever the cut.
+    The gradient is that of the recurrent neurons' parameters; truncation does not affect edges into the output.
     """
     X, y = _task(max(MOMENTS) + 1, seed)
     inside = np.flatnonzero(sparse(h, fan, seed).topology.dst < 2 + h)
@@ -51,7 +51,7 @@ def cosines(h, fan, seed):
         probe, targets = _task(2 * COMPARED, 1000 + seed)
         gradients = {}
         for method in METHODS:
-            stream = _stream(mesh, method)  # of the same weights, which stay as they are
+            stream = _stream(mesh, method)  # with the same weights, which are not trained
             stream.run(probe[:COMPARED])
             gradients[method] = []
             for x, target in zip(probe[COMPARED:], targets[COMPARED:], strict=True):
@@ -68,7 +68,7 @@ def _cosine(a, b):
 
 
 def measure(quick=False):
-    """Rows of nets and methods."""
+    """Return rows of nets and methods."""
     seeds = range(1 if quick else 5)
     rows = []
     for h, fan in NETS:

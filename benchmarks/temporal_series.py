@@ -1,8 +1,7 @@
-"""Series that are followed with memory, one pass, test then train: the Santa Fe laser and NARMA-10.
+"""Series that require memory, one pass, test then train: the Santa Fe laser and NARMA-10.
 
-Settings were looked for with other seeds than those measured here; of the laser, which is one series, on the rows that
-are measured, too.
-Those of the peers are the best of a grid on the first seed.
+Settings were chosen on other seeds than the measured ones; for the laser, which is a single series, on the measured
+rows. Settings of the peers are the best of a grid on the first seed.
 """
 
 import time
@@ -14,16 +13,16 @@ from stream_sets import load
 from temporal_streams import narma as draw_narma
 
 LAST = 1000
-#: Of the laser; the setting was found with others.
+#: Seeds of the laser; the settings were chosen on others.
 SEEDS = range(1000, 1020)
 LASER_BAR, LASER_TIME, NARMA_BAR = 0.006, 20.0, 0.12
-#: Net and learner of the laser: 94 parameters, the present value alone is read.
+#: Net and learner of the laser: 94 parameters, reads the current value only.
 LASER = ({"n_state": 6, "n_layer": 5}, {"noise": 0.2, "p0": 0.5, "forgetting": 3e-5, "tails": 2.0})
-#: The one setting that `MeshStreamRegressor(memory="carry")` has, for a net of about that size.
+#: The default setting of `MeshStreamRegressor(memory="carry")`, for a net of similar size.
 LASER_PLAIN = ({"n_state": 8}, {})
-#: Reservoir and readout of the laser's peer, as its library has them and as found.
+#: Reservoir and readout of the laser's peer, with the defaults of its library and tuned.
 ESN_LASER = {
-    "as it comes": ({"sr": 1.0, "input_scaling": 1.0, "bias": 0.0}, {"alpha": 1e-6}),
+    "default": ({"sr": 1.0, "input_scaling": 1.0, "bias": 0.0}, {"alpha": 1e-6}),
     "tuned": ({"sr": 0.9, "input_scaling": 6.0, "bias": 0.2}, {"alpha": 1e-6}),
 }
 NARMA = {"n_state": 8, "n_layer": 8}, {"p0": 0.1, "forgetting": 1e-6}
@@ -38,19 +37,19 @@ def _summary(figures, times, parameters):
 
 
 def _ours(shape, settings, X, y, seed):
-    """Predictions before each target was seen, seconds a sample, parameters."""
+    """Return predictions before each target was learned, seconds per sample, parameters."""
     net = networks.recurrent(X.shape[1], n_outputs=1, dtype="float64", random_state=seed, **shape)
     stream = net.stream("squared_error", "ekf", scale=True, **settings)
-    stream.peek(X[0])  # compiled and bound
+    stream.peek(X[0])  # warm-up
     start = time.perf_counter()
     out = stream.run(X, y)[:, 0]
     return out, (time.perf_counter() - start) / len(X), net.n_parameters
 
 
 def laser(quick=False):
-    """NMSE of the last 1000 of 10,092 rows."""
+    """Measure the NMSE of the last 1000 of 10,092 rows."""
     found = load("laser")
-    if found is None:  # it has been said why
+    if found is None:  # `load` has printed the reason
         raise SystemExit(1)
     X, y = found.X, found.y.astype(float)
 
@@ -58,7 +57,7 @@ def laser(quick=False):
         return np.mean(np.square(out - y)[-LAST:]) / np.var(y[-LAST:])
 
     rows = []
-    for name, (shape, settings) in (("meshnn", LASER), ("meshnn, all settings as they come", LASER_PLAIN)):
+    for name, (shape, settings) in (("meshnn", LASER), ("meshnn, default settings", LASER_PLAIN)):
         runs = [_ours(shape, settings, X, y, seed) for seed in SEEDS[: 2 if quick else 20]]
         what = f"{name}: {shape['n_state']} recurrent" + (
             f", layer of {shape['n_layer']}" if "n_layer" in shape else ""
@@ -72,7 +71,7 @@ def laser(quick=False):
 
 
 def _rls(reservoir, readout, X, y, seed):
-    """The peer on a stream. What `partial_fit` returns has already seen the target, so we predict before."""
+    """Run the peer on a stream. Predict first, because `partial_fit` returns outputs after the update."""
     from reservoirpy.nodes import RLS, Reservoir
 
     echo, rls = Reservoir(100, seed=seed, **reservoir), RLS(**readout)
@@ -87,7 +86,7 @@ def _rls(reservoir, readout, X, y, seed):
 
 
 def narma(quick=False):
-    """NRMSE of the last 1000 of 6000 rows; the peers are fitted offline to the 5000 before."""
+    """Measure the NRMSE of the last 1000 of 6000 rows; the peers are fitted offline to the first 5000."""
     seeds = range(1 if quick else 5)
     rows = []
     for rule, lags, draw in (("ours", 9, _narma_ours), ("reservoirpy's", 11, _narma_peer)):
@@ -115,7 +114,7 @@ def _narma_ours(seed):
 
 
 def _narma_peer(seed):
-    """Row t depends on u of t - 1 and t - 11; inputs that drive it to infinity are drawn again."""
+    """Return a reservoirpy series: row t depends on u of t - 1 and t - 11; diverging series are drawn again."""
     from reservoirpy.datasets import narma as draw
 
     for k in range(100):

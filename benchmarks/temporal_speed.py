@@ -1,4 +1,4 @@
-"""A step of exact influence: dense recurrent nets against RTRL in JAX and PyTorch, and a thousand columns."""
+"""A step of exact influence: dense recurrent nets compared with RTRL in JAX and PyTorch, and a thousand columns."""
 
 import sys
 import time
@@ -10,13 +10,13 @@ from peer_rtrl import RATE, with_jax, with_torch
 from timing import best_of
 
 D = 8
-#: Neurons, microseconds of the published torch implementation on two cores, times faster that we want to be.
+#: Number of neurons, microseconds of the published torch implementation on two cores, bar of the speed-up.
 DENSE = ((16, 185.0, 8.0), (32, 1058.0, 8.0), (64, 3402.0, 5.0), (128, 16840.0, 2.0))
 COLUMNS, COLUMNS_BAR = 1000, 60.0
 
 
 def dense(d, h):
-    """A fully recurrent net: neurons read inputs, bias and each other, the output reads neurons and bias."""
+    """Return a fully recurrent net: neurons read inputs, bias and each other, the output reads neurons and bias."""
     first, output = d + 1, d + 1 + h
     pairs = [(i, j) for i in range(output) for j in range(first, output)]
     pairs += [(i, output) for i in (d, *range(first, output))]
@@ -24,7 +24,7 @@ def dense(d, h):
 
 
 def matrices(mesh):
-    """W (h, h + d + 1) and v (h + 1,) of the peers, which read (h, x, 1) and (h, 1)."""
+    """Return W (h, h + d + 1) and v (h + 1,) of the peers, which read (h, x, 1) and (h, 1)."""
     t = mesh.topology
     d, output = t.n_inputs, t.n_neurons - 1
     A = np.zeros((t.n_neurons, t.n_neurons), np.float32)
@@ -34,7 +34,7 @@ def matrices(mesh):
 
 
 def measure(quick=False):
-    """Rows of nets: microseconds a step, and how far the outputs of peers, which learn as we do, are from ours."""
+    """Return rows of nets: microseconds per step, and the difference of the outputs of peers with the same training."""
     rng = np.random.default_rng(0)
     rows = []
     for h, published, times in DENSE:
@@ -49,7 +49,7 @@ def measure(quick=False):
         try:
             want["jax"] = with_jax(W, v, X, Y)
         except ModuleNotFoundError:
-            print("*** PEER jax LEFT OUT: it is not installed (pip install jax)", file=sys.stderr)
+            print("*** PEER jax SKIPPED: it is not installed (pip install jax)", file=sys.stderr)
         got = stream.run(X, Y)[:, 0]
         apart = {name: float(np.abs(run() - got).max()) for name, run in want.items()}
         contestants = {"meshnn": lambda s=stream, X=X, Y=Y: s.run(X, Y), **want}
@@ -66,7 +66,7 @@ def measure(quick=False):
 
 
 def columns(quick):
-    """A thousand neurons with a self-loop each."""
+    """Measure a thousand neurons with self-loops."""
     mesh = networks.columns(D, COLUMNS, 1, random_state=0)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, D)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Streams that are drawn, not read, and that nobody can solve without memory. Seeded; rows are in order of time."""
+"""Synthetic streams that require memory. Seeded; rows are in order of time."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ __all__ = ["delayed_xor", "narma", "trace_patterning"]
 Seed = int | np.random.Generator | None
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
-#: Where `narma` does not come back from; it hardly ever passes 1.
+#: Values of `narma` above this diverge; it rarely exceeds 1.
 RUNS_AWAY = 1.5
 
 
 def delayed_xor(n_samples: int = 10_000, delays: Sequence[int] = (2, 5), random_state: Seed = None) -> tuple[F64, I64]:
-    """Random bits x_t; the target is x_{t-a} xor x_{t-b} for the two delays a and b.
+    """Return random bits x_t with the target x_{t-a} xor x_{t-b} for two delays a and b.
 
-    The bits are independent, so what is not remembered cannot be guessed: without memory nothing beats a coin. Nor does
-    a linear readout of the bits that were.
+    The bits are independent, so without memory, or with a linear readout of past bits, accuracy is at chance level.
 
     Parameters
     ----------
     n_samples : int
     delays : (int, int)
-        Two different whole numbers from 0 on. Bits before the first are 0.
+        Two different integers >= 0. Bits before the first are 0.
     random_state : int, Generator or None
 
     Returns
@@ -47,7 +46,7 @@ def delayed_xor(n_samples: int = 10_000, delays: Sequence[int] = (2, 5), random_
     n_samples, rng = whole_number("n_samples", n_samples), as_generator(random_state)
     given = [whole_number(f"delays[{k}]", delay, least=0) for k, delay in enumerate(as_list("delays", delays))]
     if len(given) != 2 or given[0] == given[1]:
-        raise MeshError(f"delays must be two different whole numbers from 0 on, got {delays!r}")
+        raise MeshError(f"delays must be two different integers >= 0, got {delays!r}")
     bits = rng.integers(0, 2, n_samples)
     y = np.zeros(n_samples, np.int64)
     for delay in given:
@@ -64,34 +63,33 @@ def trace_patterning(
     distraction: float = 0.2,
     random_state: Seed = None,
 ) -> tuple[F64, I64, NDArray[np.bool_]]:
-    """Patterns that are shown for one step; some of them announce a signal, which comes after a gap without a hint.
+    """Return patterns that last one step; some of them announce a signal, which follows after a gap.
 
-    A pattern lights half of the cues. Of all such patterns a random half announces the signal, and both halves are
-    shown equally often. Distractors light up at random all the time and mean nothing. Then there is a pause before the
-    next pattern.
+    A pattern sets half of the cues to 1. A random half of all such patterns announces the signal, and both halves are
+    equally frequent. Distractors are random and carry no information. The next pattern follows after a pause.
 
     Parameters
     ----------
     n_samples : int
     gap : int or (int, int)
-        Steps from pattern to signal; of two numbers, one between them is drawn every time, both included.
+        Steps from pattern to signal; of two numbers, one between them is drawn per pattern, both included.
     n_cues : int
         At least 2.
     n_distractors : int
     pause : (int, int)
-        Fewest and most steps from the one in which a signal is due to the next pattern.
+        Minimum and maximum number of steps from a due signal to the next pattern.
     distraction : float
-        Probability that a distractor is lit in a step.
+        Probability of a 1 per distractor and step.
     random_state : int, Generator or None
-        Also of which patterns announce the signal.
+        Also selects the patterns that announce the signal.
 
     Returns
     -------
     X : array (n_samples, n_cues + n_distractors) of 0 and 1
     y : array (n_samples,)
-        1 in steps with a signal. X does not show it.
+        1 in steps with a signal, which X does not contain.
     due : array (n_samples,) of bool
-        Steps in which a signal may come: it does in half of them. To be right elsewhere only takes a clock.
+        Steps in which a signal is possible; half of them have one. All other steps are predictable by counting.
 
     Examples
     --------
@@ -107,7 +105,7 @@ def trace_patterning(
     share = real_number("distraction", distraction, *SHARE)
     codes = np.array([code for code in range(2**n_cues) if code.bit_count() == n_cues // 2])
     codes = rng.permutation(codes)
-    half = len(codes) // 2  # the first half announces
+    half = len(codes) // 2  # the first half announces a signal
 
     X = np.zeros((n_samples, n_cues + n_distractors))
     X[:, n_cues:] = rng.random((n_samples, n_distractors)) < share
@@ -125,11 +123,11 @@ def trace_patterning(
 
 
 def narma(n_samples: int = 6000, order: int = 10, random_state: Seed = None) -> tuple[F64, F64]:
-    """NARMA: a non-linear moving average that a net has to follow from its input u alone.
+    """Return NARMA, a non-linear moving average, to be predicted from its input u alone.
 
     The target of row t is y_t = 0.3 y_{t-1} + 0.05 y_{t-1} (y_{t-1} + ... + y_{t-order}) + 1.5 u_{t-order+1} u_t + 0.1,
-    with u uniform in (0, 0.5) and everything before the first row 0. (Atiya and Parlos, 2000, who count y one later.)
-    About once in 200,000 rows the inputs would drive y to infinity; then those that did are drawn again.
+    with u uniform in (0, 0.5) and 0 before the first row. (Atiya and Parlos, 2000, whose y has an index one higher.)
+    About once in 200,000 rows y would diverge; the responsible inputs are then drawn again.
 
     Returns
     -------
@@ -163,8 +161,8 @@ def narma(n_samples: int = 6000, order: int = 10, random_state: Seed = None) -> 
 def _range(name: str, value: Sequence[int]) -> tuple[int, int]:
     given = as_list(name, value)
     if len(given) != 2:
-        raise MeshError(f"{name} must be two whole numbers, (fewest, most), got {value!r}")
+        raise MeshError(f"{name} must be two integers (minimum, maximum), got {value!r}")
     low, high = (whole_number(name, steps) for steps in given)
     if low > high:
-        raise MeshError(f"{name} must name the fewest steps first, got {value!r}")
+        raise MeshError(f"{name} must have the minimum first, got {value!r}")
     return low, high

@@ -1,4 +1,4 @@
-"""Two threads against one, and the same bits."""
+"""Two threads compared with one, and a check of equal bits."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from timing import best_of
 
 
 def measure(quick=False):
-    """A row a net and batch: milliseconds with one and two threads."""
+    """Return one row per net and batch: milliseconds with one and two threads."""
     rows = []
     for name, shape, activation in (
         ("33-50-10 at 20%", (32, 50, 10, 0.2), "relu"),

@@ -1,4 +1,4 @@
-"""More ticks: every method, JAX beside, and whether `forward` picks the best forward-only method."""
+"""More ticks: every method, JAX, and whether `forward` chooses the best forward-only method."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ from timing import best_of
 def _graphs():
     yield "3-15-2, 700", mesh_topology(2, 15, 2, 1.0), 700
     yield "33-50-10 at 20%, 64", mesh_topology(32, 50, 10, 0.2), 64
-    # two random in-edges each and many ticks: the case for blocks
+    # two random in-edges per neuron and many ticks: suited to blocks
     rng = np.random.default_rng(0)
     loose = [(int(i), j) for j in range(2, 22) for i in 2 + rng.choice(20, 2, replace=False)]
     yield (
@@ -23,7 +23,7 @@ def _graphs():
 
 
 def measure(quick=False):
-    """A row a net and number of ticks: microseconds a gradient."""
+    """Return one row per net and number of ticks: microseconds per gradient."""
     import peer_jax
 
     rows = []
@@ -35,15 +35,15 @@ def measure(quick=False):
             repeats = 20
             contestants = {
                 method: partial(mesh.gradient, X, y, gradient=method, n_jobs=1)
-                for method in ("factored", "blocks", "adjoint", "auto", "forward")
+                for method in ("factored", "influence", "adjoint", "auto", "forward")
             }
-            slow = {"blocks"} if mesh.explain(batch).decision.cost("blocks").multiply_adds * batch > 3e8 else set()
+            slow = {"influence"} if mesh.explain(batch).decision.cost("influence").multiply_adds * batch > 3e8 else set()
             contestants = {k: v for k, v in contestants.items() if k not in slow}
             for way in ("masked", "split"):
                 contestants[f"jax {way}"] = peer_jax.gradient(way, topology, ticks, X, y, weights, repeats)
             best = best_of(contestants, rounds=5 if quick else 15, calls=5)
             micro = {k: v * 1e6 / (repeats if k.startswith("jax") else 1) for k, v in best.items()}
-            forward_only = min(micro[k] for k in ("factored", "blocks") if k in micro)
+            forward_only = min(micro[k] for k in ("factored", "influence") if k in micro)
             rows.append(
                 {
                     "net": name,

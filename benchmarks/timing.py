@@ -1,10 +1,10 @@
-"""Timing on noisy machines: contestants take turns, and the best of several rounds counts."""
+"""Timing on busy machines: contestants alternate, and the best of several rounds counts."""
 
 import time
 
 
 def best_of(contestants, rounds=7, calls=1):
-    """`{name: seconds}` of callables; each is called so many times a round, in turn, so that all see the same noise."""
+    """Return `{name: seconds}` of callables, each called `calls` times per round, alternating for equal noise."""
     for call in contestants.values():
         call()
     best = dict.fromkeys(contestants, float("inf"))
@@ -23,16 +23,16 @@ def _status(field):
 
 
 def resident_memory():
-    """Resident bytes of this process now."""
+    """Return the resident memory of this process in bytes."""
     return _status("VmRSS")
 
 
 def peak_memory():
-    """Peak resident bytes of this process since the start, or since `forget_peak`."""
+    """Return the peak resident memory of this process since the start or since `forget_peak`, in bytes."""
     return _status("VmHWM")
 
 
 def forget_peak():
-    """Begin a new peak (Linux)."""
+    """Reset the peak memory (Linux)."""
     with open("/proc/self/clear_refs", "w") as switch:
         switch.write("5")

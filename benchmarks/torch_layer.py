@@ -1,21 +1,21 @@
-"""A gradient of `meshnn.torch.MeshLayer` beside a masked dense layer, connex and jitted JAX, in one run on one thread.
+"""A gradient of `meshnn.torch.MeshLayer` compared with a masked dense layer, connex and jitted JAX, on one thread.
 
 python benchmarks/torch_layer.py
 python benchmarks/torch_layer.py --quick                  # two nets
 python benchmarks/torch_layer.py --batch 256 --json results/torch_layer.json
 
-A gradient is outputs of a batch and the derivative of their product with given numbers by all weights: `forward` and
-`backward` in PyTorch. Everybody takes turns, and the best of all turns counts. Contestants:
+A gradient is the outputs of a batch and the derivative of their product with given numbers with respect to all weights:
+`forward` and `backward` in PyTorch. Contestants alternate, and the best round counts:
 
     layer     MeshLayer, through autograd
     vjp       MeshLayer.vjp, the same without autograd
-    op        the operation that compilers see, through the dispatcher
-    masked    PyTorch with one (n x n) matrix times a mask, as many products as ticks
+    op        the operation that compilers use, through the dispatcher
+    masked    PyTorch with one (n x n) matrix times a mask, one product per tick
     connex    of graphs without cycles; compiled by JAX (pip install connex)
     jax       one (n x n) matrix, compiled by JAX
     jax + layer  meshnn.jax.mesh_function, compiled by JAX, which calls back into Python
-    layers    nn.Sequential, of graphs that are layered: nothing is masked there, so nothing is saved
-    floor     what autograd itself takes: (2 w).sum() of one vector, forward and backward
+    layers    nn.Sequential, of layered graphs, which have no masked weights
+    floor     the overhead of autograd: (2 w).sum() of one vector, forward and backward
 """
 
 # ruff: noqa: E402 - threads are set before NumPy is imported
@@ -40,11 +40,11 @@ from meshnn.integrations.torch_ops import layer as operation
 from meshnn.torch import MeshLayer, to_torch
 
 NAMES = ("layer", "vjp", "op", "masked", "connex", "jax", "jax + layer", "layers", "floor")
-ROUNDS, SECONDS = 60, 0.004  # short turns, so that somebody else's work does not fall into all of them
+ROUNDS, SECONDS = 60, 0.004  # short rounds, so that some are without load of other processes
 
 
 def acyclic(n_inputs, n_hidden, n_outputs, density, seed=0):
-    """Random edges that all lead to neurons with a higher number, and the bias to everybody."""
+    """Return random edges to neurons with a higher number, and the bias to all neurons."""
     n, first = n_inputs + 1 + n_hidden + n_outputs, n_inputs + 1
     src, dst = (a.ravel() for a in np.indices((n, n)))
     allowed = (dst >= first) & (src < dst) & (src < n - n_outputs) & (src != n_inputs)
@@ -58,7 +58,7 @@ def mesh(n_inputs, n_hidden, n_outputs, density):
     return Topology.mesh(n_inputs, n_hidden, n_outputs, density=density, random_state=0)
 
 
-#: Graph and ticks; by default as many as all paths take.
+#: Graph and ticks; by default the length of the longest path.
 NETS = {
     "mesh 32-50-10, 20%, 3 ticks": (lambda: mesh(32, 50, 10, 0.2), 3),
     "acyclic 32-50-10, 20%": (lambda: acyclic(32, 50, 10, 0.2), None),
@@ -76,10 +76,10 @@ QUICK = tuple(NETS)[:2]
 
 
 def contestants(topology, ticks, size):
-    """Name -> a function that computes one gradient."""
+    """Return functions that compute one gradient, by name."""
     layer = MeshLayer(topology, ticks, random_state=0)
     x, g = torch.randn(size, topology.n_inputs), torch.randn(size, topology.n_outputs)
-    weight, key = layer.weight, layer._key
+    weight, key = layer.weight, layer.spec.key
 
     def by_vjp():
         _, pull = layer.vjp(x)
@@ -118,7 +118,7 @@ def is_layered(layer):
 
 
 def masked_layer(layer, x):
-    """The usual way to a sparse layer of any graph, with all that does not change made before."""
+    """Return a sparse layer of any graph as a masked matrix, with all constants precomputed."""
     t, ticks = layer.topology, layer.ticks
     n, clamped = t.n_neurons, t.n_clamped
     mask = torch.zeros(n, n)
@@ -183,7 +183,7 @@ def connex(t, x, g):
         import jax
         import networkx
 
-        own = t.src != t.n_inputs  # neurons have a bias of their own there
+        own = t.src != t.n_inputs  # all neurons have their own bias there
         graph = networkx.DiGraph()
         graph.add_nodes_from(j for j in range(t.n_neurons) if j != t.n_inputs)
         graph.add_edges_from(zip(t.src[own].tolist(), t.dst[own].tolist(), strict=True))
@@ -202,7 +202,7 @@ def connex(t, x, g):
 
 
 def measured(found):
-    """Microseconds of each, the best of some rounds in which all take turns."""
+    """Return microseconds by name, the best of alternating rounds."""
     counts, best = {}, dict.fromkeys(found, float("inf"))
     for name, step in found.items():
         step()
@@ -227,8 +227,8 @@ def main():
     torch.set_num_threads(1)
     for name in ("jax", "connex"):
         if not find_spec(name):
-            print(f"without {name}: pip install {name}")
-    print(f"microseconds a gradient, batch {options.batch}, float32, one thread\n")
+            print(f"skipped {name}: pip install {name}")
+    print(f"microseconds per gradient, batch {options.batch}, float32, one thread\n")
     print(
         f"{'net':32}{'edges':>7}{'ticks':>6}"
         + "".join(f"{name:>12}" for name in NAMES)

@@ -1,10 +1,10 @@
-"""The two spirals of Lang and Witbrock (1988): from how many random starts are all 194 points learned?
+"""The two spirals of Lang and Witbrock (1988): the fraction of random initialisations that learn all 194 points.
 
 python benchmarks/two_spirals.py [--starts 100] [--hidden 8 10 12 16] [--jobs 2] [--out FILE]
 
 A mesh of 3 ticks with tanh, one output per class, Levenberg-Marquardt on the cross entropy with a weak penalty, which
-keeps weights from running away once the points on one side are learned. A start that has not learned all points after
-3000 iterations has failed.
+bounds the weights once the points on one side are learned. A run that has not learned all points after 3000 iterations
+has failed.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from joblib import Parallel, delayed  # noqa: E402
 from meshnn import Mesh, Topology  # noqa: E402
 from meshnn.training import train  # noqa: E402
 
-#: hidden: the share to reach
+#: Hidden neurons: fraction to reach.
 TARGETS = {8: 0.20, 10: 0.70, 12: 0.90, 16: 0.99}
 TICKS = 3
 SETTINGS = {"solver": "lm", "l2": 1e-4, "max_epochs": 3000, "tol": 0.0, "n_jobs": 1}
 
 
 def points():
-    """Features (194, 2) and classes: 97 points of a spiral inwards, and their mirror images."""
+    """Return features (194, 2) and classes: 97 points of an inward spiral, and their mirror images."""
     i = np.arange(97)
     angle, r = i * np.pi / 16, 6.5 * (104 - i) / 104
     spiral = np.stack([r * np.sin(angle), r * np.cos(angle)], axis=1)
@@ -37,9 +37,9 @@ def points():
 
 
 def attempt(hidden, start):
-    """One random start: whether it learned all points, its iterations and its seconds."""
+    """Run one initialisation; return whether it learned all points, its iterations and its seconds."""
     X, y = points()
-    X /= X.std(axis=0)  # their mean is 0
+    X /= X.std(axis=0)  # the mean is 0
     mesh = Mesh(Topology.mesh(2, hidden, 2), TICKS, "tanh", dtype="float64", random_state=start)
     began = time.perf_counter()
     for row in train(mesh, X, y, **SETTINGS):
@@ -50,7 +50,7 @@ def attempt(hidden, start):
 
 
 def measure(hidden, starts, jobs):
-    """A row: share of starts that succeeded, and what they took."""
+    """Return a row: fraction of successful starts, iterations and seconds."""
     found = Parallel(n_jobs=jobs)(delayed(attempt)(hidden, start) for start in range(starts))
     success, iterations, seconds = (np.array(column) for column in zip(*found, strict=True))
     return {
@@ -59,24 +59,26 @@ def measure(hidden, starts, jobs):
         "share": float(success.mean()),
         "target": TARGETS.get(hidden),
         "iterations, median of those that succeeded": float(np.median(iterations[success])) if success.any() else None,
-        "seconds a start, mean": float(seconds.mean()),
-        "seconds a success": float(seconds.sum() / success.sum()) if success.any() else None,
+        "seconds per start, mean": float(seconds.mean()),
+        "seconds per success": float(seconds.sum() / success.sum()) if success.any() else None,
         "failed": np.flatnonzero(~success).tolist(),
     }
 
 
 def main():
-    """Measure, print, save."""
+    """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--starts", type=int, default=100)
     parser.add_argument("--hidden", type=int, nargs="+", default=list(TARGETS))
-    parser.add_argument("--jobs", type=int, default=1, help="processes; their times suffer from each other")
-    parser.add_argument("--out", type=Path, default=None, help="where to save the figures as JSON")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="number of processes; more than one increases the measured times"
+    )
+    parser.add_argument("--out", type=Path, default=None, help="file of the figures, as JSON")
     options = parser.parse_args()
-    attempt(options.hidden[0], 0)  # compiled code is cached before processes look for it
+    attempt(options.hidden[0], 0)  # warm-up
     rows = []
     print(f"{options.starts} starts, {SETTINGS}\n")
-    print("| hidden | learned all 194 | target | | iterations (median) | s a start | s a success |")
+    print("| hidden | learned all 194 | target | | iterations (median) | s per start | s per success |")
     print("|---|---|---|---|---|---|---|")
     for hidden in options.hidden:
         row = measure(hidden, options.starts, options.jobs)
@@ -89,12 +91,12 @@ def main():
             "-" if value is None else text.format(value)
             for text, value in (
                 ("{:.0f}", row["iterations, median of those that succeeded"]),
-                ("{:.2f}", row["seconds a start, mean"]),
-                ("{:.2f}", row["seconds a success"]),
+                ("{:.2f}", row["seconds per start, mean"]),
+                ("{:.2f}", row["seconds per success"]),
             )
         ]
         print(f"| {hidden} | {row['share']:.0%} | {target} | {met} | {' | '.join(took)} |", flush=True)
-        if options.out is not None:  # after every size: an interrupted run keeps what it has
+        if options.out is not None:  # after every size, so that an interrupted run keeps its results
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(json.dumps({"settings": SETTINGS, "rows": rows}, indent=2) + "\n")
 

@@ -1,10 +1,10 @@
-"""Break one thing at a time and see whether the tests notice.
+"""Mutation testing: break one line at a time and check that the tests fail.
 
     python tests/mutations.py [--jobs 1] [--count 0] [--seed 0] [--only FOLDER ...]
 
-By default the mutants of `SAMPLE` are tried; with `--count`, as many random ones of `TARGETS` instead. Each runs in a
-copy of `src`; a change of C++ is compiled. A mutant is noticed if a test fails, crashes or does not end. The others are
-printed, and the exit code is 1 if there are any.
+By default the mutants of `SAMPLE` are tried; `--count` tries a number of random mutants of `TARGETS` instead. Each runs
+in a copy of `src`; C++ code is recompiled. A mutant is detected if a test fails, crashes or does not end. The others
+are printed, and the exit code is 1 if there are any.
 """
 
 import argparse
@@ -23,14 +23,14 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "meshnn"
 SECONDS = 600  # per mutant
 TARGETS = ["_core", "plan", "losses", "engine", "streaming", "parameters.py", "training/solvers", "training/search.py"]
-#: Test files that can notice a change below a folder, or of a file.
+#: Tests that can detect a change in a folder or file.
 NOTICED_BY = {
     "streaming": "golden stream kalman standardise stream_structure",
     "search.py": "search",
     "training": "ties_learned training stopping levenberg structure checkpoint",
     "src": "golden gradient tiles time parameters planner elementary losses levenberg training threads stream portable",
 }
-#: A line of the source, by a part of it, and what is replaced in it.
+#: Lines of the source, identified by a part of the line, and the replacements.
 SAMPLE = [
     ("share == zero ? zero : share * slope", "share * slope", "share + slope"),
     ("mean[e] = b1 * mean[e] + c1 * g[e]", "b1 * mean", "b1 + mean"),
@@ -77,14 +77,14 @@ def drawn(count, seed, targets):
 
 
 def copied(folder):
-    """Copy the source, with its build of the core."""
+    """Copy the source with its compiled core."""
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "CMakeLists.txt", folder)
     return folder
 
 
 def build(folder):
-    """Compile the core of a copy; return whether that worked."""
+    """Compile the core of a copy; return whether this succeeds."""
     options = [f"-DPython_EXECUTABLE={sys.executable}", "-DMESHNN_OPTIMIZE=-O1",
                f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={folder / 'src' / 'meshnn'}"]  # fmt: skip
     commands = [["cmake", "-S", folder, "-B", folder / "build", *options], ["cmake", "--build", folder / "build"]]
@@ -92,7 +92,7 @@ def build(folder):
 
 
 def noticed(folder, path, number, old, new):
-    """Return how the tests notice a mutant in a copy; nothing if they do not."""
+    """Return how the tests detect a mutant in a copy, or an empty string."""
     here, text = folder / path.relative_to(ROOT), path.read_text()
     lines = text.splitlines(keepends=True)
     lines[number] = lines[number].replace(old, new, 1)
@@ -117,7 +117,7 @@ def noticed(folder, path, number, old, new):
 
 
 def main():
-    """Try the mutants and print what became of each."""
+    """Try the mutants and print the result of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--count", type=int, default=0, help="random mutants instead of the sample")

@@ -1,9 +1,9 @@
-"""Run tests of the engine on a debug build of the core that checks every access to memory.
+"""Run tests of the engine on a debug build of the core that checks every memory access.
 
     python tests/sanitize.py [address,undefined | thread] [--quick] [PYTEST ARGUMENT ...]
 
-AddressSanitizer and UndefinedBehaviorSanitizer find accesses outside of arrays, overflows and misaligned pointers;
-ThreadSanitizer finds data races in the pool of threads. The compiler must be GCC or Clang with their libraries.
+AddressSanitizer and UndefinedBehaviorSanitizer detect accesses outside of arrays, overflows and misaligned pointers;
+ThreadSanitizer detects data races in the thread pool. The compiler must be GCC or Clang with the sanitizer libraries.
 """
 
 import os
@@ -12,14 +12,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-#: Tests of the engine; of the second list ThreadSanitizer runs what uses threads.
+#: Tests of the engine; ThreadSanitizer runs the second list, which uses threads.
 TESTS = {
     "address,undefined": ["golden", "tiles", "time", "levenberg", "stream", "kalman", "portable", "core"],
     "thread": ["threads", "core"],
 }
 QUICK = {"address,undefined": ["golden", "core"], "thread": ["threads"]}
 LIBRARY = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
-#: Tests that a sanitizer disturbs: ThreadSanitizer has a thread of its own.
+#: Tests that fail under a sanitizer: ThreadSanitizer adds a thread.
 WITHOUT = {"address,undefined": "damaged", "thread": "are_started or damaged"}
 
 

@@ -1,9 +1,9 @@
-"""Run the tests that depend on numbers with other instruction sets, whose sums have another order, and under load.
+"""Run the numerical tests with other instruction sets, which change the order of sums, and under load.
 
     python tests/steady.py [--times 3] [--only NAME ...] [-k EXPRESSION] [FILE ...]
 
-No test may depend on the last digits of a sum, on how many threads there are or on who is faster. Each variant changes
-one of these; a table shows what passed, and the exit code is 1 if anything failed.
+No test may depend on the last digits of a sum, on the number of threads or on timing. Each variant changes one of
+these; a table shows the results, and the exit code is 1 if a test failed.
 """
 
 import argparse
@@ -20,16 +20,16 @@ FILES = ["tiles", "calls", "gradient", "parameters", "mesh", "elementary", "loss
          "estimators", "package", "streams", "search", "sizes", "cli_models", "time", "stream",
          "stream_structure", "kalman", "standardise", "online", "networks", "sequences"]  # fmt: skip
 BUSY = 4
-#: Instruction sets, and what OpenBLAS calls such a processor. Build them with `cmake.define.MESHNN_SETS=all`.
+#: Instruction sets and the OpenBLAS names of such processors. Build them with `cmake.define.MESHNN_SETS=all`.
 ISAS = {"x86-64-v2": "Nehalem", "x86-64-v3": "Haswell", "x86-64-v4": "SkylakeX"}
 
 
 def variants():
-    """Name: (environment, processors, whether others keep the machine busy)."""
+    """Return (environment, processors, whether other processes keep the machine busy) by name."""
     cores = sorted(os.sched_getaffinity(0))
     return {
         "as it is": ({}, cores, False),
-        # BLAS chooses its code by the processor, as the core does
+        # BLAS selects its kernels by processor, like the core
         **{isa: ({"MESHNN_ISA": isa, "OPENBLAS_CORETYPE": blas}, cores, False) for isa, blas in ISAS.items()},
         "one thread": ({}, cores[:1], False),
         "two threads": ({}, cores[:2], False),
@@ -38,7 +38,7 @@ def variants():
 
 
 def run(variant, arguments):
-    """Tests passed and failed, the seconds they took, and what pytest printed."""
+    """Return the numbers of passed and failed tests, the seconds and the output of pytest."""
     environment, cores, load = variant
     own = os.environ | {"PYTHONPATH": str(ROOT / "src")} | environment
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *arguments]
@@ -55,7 +55,7 @@ def run(variant, arguments):
     found = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error)", done.stdout)}
     failed = found.get("failed", 0) + found.get("error", 0)
     if done.returncode and not failed:
-        failed = 1  # it did not even begin
+        failed = 1  # pytest did not start
     return found.get("passed", 0), failed, time.monotonic() - begin, done.stdout + done.stderr
 
 

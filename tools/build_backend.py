@@ -1,7 +1,7 @@
-"""The build backend: scikit-build-core, with the compiler from the `ziglang` wheel where there is no other.
+"""The build backend: scikit-build-core, with the compiler of the `ziglang` wheel if there is no other one.
 
-Any g++ from 12 on or clang builds the core. `MESHNN_ZIG=1` asks for ziglang in any case; then `MESHNN_GLIBC=2.28` names
-the oldest C library that the result must run with.
+g++ from version 12 on or clang compiles the core. `MESHNN_ZIG=1` forces ziglang; then `MESHNN_GLIBC=2.28` sets the
+oldest glibc on which the result must run.
 """
 
 import base64
@@ -25,7 +25,7 @@ OLDEST_GCC = 12
 
 
 def _usable_compiler() -> bool:
-    """Whether there is a C++ compiler that can build the core."""
+    """Return whether there is a C++ compiler that can build the core."""
     if os.environ.get("MESHNN_ZIG"):
         return False
     named = os.environ.get("CXX")
@@ -42,7 +42,7 @@ def _usable_compiler() -> bool:
 
 
 def _with_zig() -> bool:
-    """Let CMake use ziglang if there is no other compiler; its C compiler, because that needs no C++ runtime."""
+    """Make CMake use ziglang if there is no other compiler. Its C compiler is used, because it needs no C++ runtime."""
     if _usable_compiler():
         return False
     try:
@@ -62,7 +62,7 @@ def _with_zig() -> bool:
         script.write_text(f"@{call} %*\r\n" if os.name == "nt" else f'#!/bin/sh\nexec {call} "$@"\n')
         script.chmod(0o755)
     os.environ["CC"] = os.environ["CXX"] = str(folder / "cc")
-    os.environ["SKBUILD_BUILD_DIR"] = str(folder / "build")  # a folder of another compiler would keep that one
+    os.environ["SKBUILD_BUILD_DIR"] = str(folder / "build")  # the folder of another compiler would keep that compiler
     defines = f"-DMESHNN_ZIG=ON -DCMAKE_AR={folder / 'ar'} -DCMAKE_RANLIB={folder / 'ranlib'}"
     os.environ["CMAKE_ARGS"] = f"{os.environ.get('CMAKE_ARGS', '')} {defines}".strip()
     print("meshnn: building with the compiler of the ziglang package", file=sys.stderr)
@@ -74,12 +74,12 @@ def _requires(found: list[str]) -> list[str]:
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    """Return what a build needs besides the compiler."""
+    """Return the requirements of a wheel besides the compiler."""
     return _requires(_build.get_requires_for_build_wheel(config_settings))
 
 
 def get_requires_for_build_editable(config_settings=None):
-    """Return the same for an editable installation."""
+    """Return the requirements of an editable installation besides the compiler."""
     return _requires(_build.get_requires_for_build_editable(config_settings))
 
 
@@ -90,7 +90,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    """Build an editable installation: the core goes into the source tree, which a .pth file puts on the path."""
+    """Build an editable installation: the core is written to the source tree, which a .pth file adds to the path."""
     _with_zig()
     name = _build.build_editable(wheel_directory, config_settings, metadata_directory)
     source, wheel = ROOT / "src", Path(wheel_directory) / name
@@ -100,7 +100,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     for entry, data in files.items():
         if entry.startswith("meshnn/_core."):
             place = source / entry
-            place.unlink(missing_ok=True)  # a process that runs keeps the old one
+            place.unlink(missing_ok=True)  # running processes keep the old file
             place.write_bytes(data)
             place.chmod(0o755)
     kept["meshnn.pth"] = f"{source}\n".encode()

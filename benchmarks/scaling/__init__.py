@@ -1,1 +1,1 @@
-"""`meshnn scaling`: time and memory of a gradient against the size of a net, ours and others'. Nothing imports it."""
+"""The scaling study: time and memory of a gradient by size of the net, compared with other libraries."""

@@ -1,4 +1,4 @@
-"""`make study`: time and memory of a gradient beside PyTorch, JAX and MLPClassifier."""
+"""`make study`: time and memory of a gradient, compared with PyTorch, JAX and MLPClassifier."""
 
 from __future__ import annotations
 
@@ -23,21 +23,26 @@ __all__ = ["scaling"]
 
 def scaling(
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder of the results; results/scaling, or -quick.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder of the results. Default: results/scaling, with --quick results/scaling-quick."
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few points, in less than two minutes.")] = False,
-    only: Annotated[str | None, typer.Option("--only", help="Sweeps, separated by commas; all if not given.")] = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", help="Most a point may take; 60, or 10.")] = None,
-    memory: Annotated[float, typer.Option("--memory", help="GiB that a point may take.")] = 8.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure few points, in less than two minutes.")] = False,
+    only: Annotated[str | None, typer.Option("--only", help="Sweeps, separated by commas. Default: all.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="Time limit per point. Default: 60, with --quick 10.")
+    ] = None,
+    memory: Annotated[float, typer.Option("--memory", help="Memory limit per point in GiB.")] = 8.0,
     page: Annotated[
-        Path | None, typer.Option("--page", help="A Markdown page to put tables and figures into.", hidden=True)
+        Path | None, typer.Option("--page", help="Markdown page for the tables and figures.", hidden=True)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all records as JSON.")] = False,
 ) -> None:
-    """Measure time and memory of a gradient against neurons, edges, density, ticks, outputs and batch.
+    """Measure time and memory of a gradient by neurons, edges, density, ticks, outputs and batch.
 
-    Our methods, the paper's tensor algorithm, PyTorch, JAX and MLPClassifier. Every point runs in a process of its own
-    with limits; what does not fit is a result. A second run only does what is missing.
+    Compares the methods of meshnn, the paper's tensor algorithm, PyTorch, JAX and MLPClassifier. Every point runs in a
+    separate process with limits; exceeding a limit is a result. A second run only measures missing points.
 
     [bold]Examples[/bold]
 
@@ -69,10 +74,10 @@ def scaling(
         console.print(f"[bold red]NOT MEASURED: {escape(CONTESTANTS[name])}[/bold red]: {escape(how)}", soft_wrap=True)
     limits = Limits.of(seconds or (10.0 if quick else 60.0), memory)
     try:
-        with progress("scaling") as tell:
-            records = run(points, out, limits, tell)
+        with progress("scaling") as report:
+            records = run(points, out, limits, report)
     except KeyboardInterrupt:
-        console.print("meshnn: interrupted; what was measured is saved, run the same command to go on", style="red")
+        console.print("meshnn: interrupted; results are saved, run the same command to resume", style="red")
         raise typer.Exit(130) from None
     write_report(chosen, records, out)
     if page is not None:

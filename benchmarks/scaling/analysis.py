@@ -12,7 +12,7 @@ Record = dict[str, Any]
 
 
 class Curve(NamedTuple):
-    """One contestant along a sweep; None where there is nothing."""
+    """The results of one contestant along a sweep; None for missing points."""
 
     contestant: str
     x: list[float]
@@ -23,7 +23,7 @@ class Curve(NamedTuple):
 
 
 def curves(sweep: Sweep, records: dict[str, Record]) -> list[Curve]:
-    """The contestants of a sweep that have anything to show."""
+    """Return the curves of the contestants that have results."""
     found = []
     for contestant in sweep.contestants:
         points = [p for p in sweep.points() if p.contestant == contestant]
@@ -38,7 +38,7 @@ def curves(sweep: Sweep, records: dict[str, Record]) -> list[Curve]:
 
 
 def winners(sweep: Sweep, records: dict[str, Record]) -> list[tuple[str, ...]]:
-    """A row a net: the fastest, what `auto` takes and its time, and what forward-only costs beside backprop."""
+    """Return one row per net: the fastest, the method of `auto` and its time, and forward-only divided by backprop."""
     rows: list[tuple[str, ...]] = []
     for x, graph, ticks, batch in sweep.nets:
         here = {c: records.get(Point(sweep.name, x, graph, ticks, batch, c).key, {}) for c in sweep.contestants}
@@ -62,7 +62,7 @@ def winners(sweep: Sweep, records: dict[str, Record]) -> list[tuple[str, ...]]:
 
 
 def disagreements(sweep: Sweep, records: dict[str, Record], tolerance: float = 1e-3) -> list[str]:
-    """Nets on which contestants do not compute the same loss: then a timing says nothing."""
+    """Return the nets on which contestants compute different losses, so that their timings are not comparable."""
     found = []
     for x, graph, ticks, batch in sweep.nets:
         here = {c: records.get(Point(sweep.name, x, graph, ticks, batch, c).key, {}) for c in sweep.contestants}
@@ -73,7 +73,7 @@ def disagreements(sweep: Sweep, records: dict[str, Record], tolerance: float = 1
 
 
 def duration(seconds: float) -> str:
-    """A time for people.
+    """Format a duration.
 
     >>> duration(0.0000123), duration(0.0123), duration(12.3)
     ('12 us', '12 ms', '12 s')
@@ -85,7 +85,7 @@ def duration(seconds: float) -> str:
 
 
 def _times(ratio: float) -> str:
-    """Two digits, all of a large one.
+    """Format a ratio with two digits, or all digits of a large one.
 
     >>> _times(0.254), _times(3.0), _times(368.2)
     ('0.25', '3', '368')

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_sweep"]
 
-#: Colours by contestant: ours strong, others' lighter.
+#: Colours by contestant: strong for meshnn, light for others.
 LOOKS = {
     "factored": (style.CLASSES[0], "o"), "influence": (style.CLASSES[2], "s"), "adjoint": (style.CLASSES[5], "D"),
     "tensor": (style.CLASSES[8], "^"), "torch dense": (style.CLASSES[1], "v"), "torch sparse": (style.CLASSES[6], "<"),
@@ -26,7 +26,7 @@ LOOKS = {
 
 
 def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path, kinds: Sequence[str] = ("svg", "png")) -> None:
-    """Time and memory of a sweep."""
+    """Draw time and memory of a sweep."""
     from matplotlib.figure import Figure
 
     with style.clean_style():
@@ -40,7 +40,7 @@ def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path, kinds: Sequence
         for ax, what, up in ((left, "Time of a gradient", "seconds"), (right, "Peak memory of a gradient", "bytes")):
             ax.set_xscale("log")
             if any(len(line.get_ydata()) for line in ax.lines if line.get_transform() == ax.transData):
-                ax.set_yscale("log")  # of nothing there is no logarithm
+                ax.set_yscale("log")  # all values are 0 or missing
             style.quiet_axes(ax)
             style.panel_title(ax, what)
             style.axis_names(ax, sweep.axis, up)
@@ -48,7 +48,7 @@ def draw_sweep(sweep: Sweep, curves: Sequence[Curve], out: Path, kinds: Sequence
             ax.set_axisbelow(True)
             _whole(ax, [net[0] for net in sweep.nets])
         left.plot([], [], color=style.INK, linestyle=(0, (3, 2)), linewidth=1.0, label="predicted memory")
-        left.plot([], [], color=style.FAINT, linestyle="", marker="x", label="did not fit, or too slow, from here on")
+        left.plot([], [], color=style.FAINT, linestyle="", marker="x", label="did not fit or too slow from here on")
         handles, labels = left.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center", **style.legend_options(labelspacing=0.9))
         style.page_title(figure, sweep.title)
@@ -65,7 +65,7 @@ def _line(ax: Axes, contestant: str, x: Sequence[float], y: Sequence[float | Non
         zorder=3 if strong else 2,
     )  # fmt: skip
     gave_up = next((a for a, s in zip(x, status, strict=True) if s in ("did not fit", "too slow")), None)
-    if gave_up is not None:  # at the upper edge, where the line would have left the picture
+    if gave_up is not None:  # at the upper edge, at the first missing point
         ax.plot([gave_up], [0.97], color=colour, marker="x", markersize=7, markeredgewidth=2, linestyle="",
                 transform=ax.get_xaxis_transform(), zorder=4)  # fmt: skip
 
@@ -77,7 +77,7 @@ def _prediction(ax: Axes, contestant: str, x: Sequence[float], y: Sequence[float
 
 
 def _whole(ax: Axes, x: Sequence[float]) -> None:
-    """Room on both sides; few values are named one by one, since powers of ten would name one or two of them."""
+    """Add margins, and label few values one by one, because powers of ten would label only one or two of them."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     ax.set_xlim(min(x) / 1.3, max(x) * 1.3)

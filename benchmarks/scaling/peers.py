@@ -1,8 +1,8 @@
-"""The same loss and gradient in other libraries, each in the ways that a careful user would write. One thread.
+"""The same loss and gradient in other libraries, optimised for one thread.
 
-Dense: the inputs' product is taken once, the last tick computes the outputs only, and a layered net is its layers.
-Sparse: PyTorch with CSR products and `sampled_addmm`, since plain autograd would make a dense gradient; JAX with a
-gather and a segment sum over the list of edges.
+Dense: the product with the inputs is computed once, the last tick only computes the outputs, and a layered net is
+computed by layers. Sparse: PyTorch with CSR products and `sampled_addmm`, because autograd would compute a dense
+gradient; JAX with a gather and a segment sum over the list of edges.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from meshnn.topology import Topology
 __all__ = ["PEERS", "warm_up"]
 
 Array = NDArray[Any]
-#: A call computes loss and gradient once and returns the loss, if it can tell.
+#: A call computes loss and gradient once and returns the loss, or None if it is not available.
 Step = Callable[[], float | None]
 
 
 def warm_up(contestant: str) -> None:
-    """Import the library and let it allocate what it always does, so that it does not count as memory of a net."""
+    """Import the library and allocate its constant memory, so that it does not count as memory of a net."""
     if contestant.startswith("torch"):
         import torch
 
@@ -39,7 +39,7 @@ def warm_up(contestant: str) -> None:
 
 
 def _tensor(t: Topology, layered: bool, ticks: int, X: Array, y: Array, weights: Array) -> Step:
-    """The paper's algorithm."""
+    """Return a call of the paper's algorithm."""
     from meshnn.mesh import Mesh
     from meshnn.paper.tensor import tensor_gradient
 
@@ -57,7 +57,7 @@ def _torch_dense(t: Topology, layered: bool, ticks: int, X: Array, y: Array, wei
     src, dst = torch.from_numpy(t.src.astype(np.int64)), torch.from_numpy(t.dst.astype(np.int64))
     whole = torch.zeros(n, n)
     whole[src, dst] = torch.from_numpy(weights)
-    if layered:  # two matrices, the bias in the last row of each
+    if layered:  # two matrices, each with the bias in its last row
         first = whole[:c, c : n - o].clone().requires_grad_(True)
         second = torch.cat([whole[c : n - o, n - o :], whole[c - 1 : c, n - o :]]).requires_grad_(True)
         ones = torch.ones(len(X), 1)
@@ -110,13 +110,13 @@ def _torch_sparse(t: Topology, layered: bool, ticks: int, X: Array, y: Array, we
 
         @staticmethod
         def forward(ctx: Any, values: Any, s: Any) -> Any:
-            """A product."""
+            """Compute the product."""
             ctx.save_for_backward(values, s)
             return torch.sparse_csr_tensor(by_dst.crow_indices(), by_dst.col_indices(), values, (n, n)) @ s
 
         @staticmethod
         def backward(ctx: Any, dz: Any) -> Any:
-            """Only the entries of dz s' that are edges."""
+            """Compute the gradient for the edges only."""
             values, s = ctx.saved_tensors
             dz = dz.contiguous()
             grad = torch.sparse.sampled_addmm(by_dst, dz, s.t(), beta=0.0).values()
@@ -145,7 +145,7 @@ def _torch_sparse(t: Topology, layered: bool, ticks: int, X: Array, y: Array, we
 
 
 def _jax(outputs: Callable[[Any, Any, Any], Any], parameters: Any, x: Array, y: Array) -> Step:
-    """Loss and gradient of a function of (jax.numpy, parameters, x), compiled."""
+    """Return a compiled call for loss and gradient of a function of (jax.numpy, parameters, x)."""
     import jax
     import jax.numpy as jnp
 
@@ -205,7 +205,7 @@ def _jax_edges(t: Topology, layered: bool, ticks: int, X: Array, y: Array, weigh
 
 
 def _sklearn(t: Topology, layered: bool, ticks: int, X: Array, y: Array, weights: Array) -> Step:
-    """A whole step, with checks and Adam: there is no smaller piece; and its own random weights, so no loss to tell."""
+    """Return a whole training step with checks and Adam, the smallest unit; it returns no loss."""
     from sklearn.neural_network import MLPClassifier
 
     model = MLPClassifier((t.n_hidden,), batch_size=len(X), alpha=0.0, random_state=0)
@@ -225,7 +225,7 @@ def _with_bias(t: Topology, X: Array) -> Array:
     return np.concatenate([X, np.ones((len(X), int(t.bias)), np.float32)], axis=1)
 
 
-#: By name; each of (topology, whether it is layered, ticks, X, y, weights).
+#: Builders by name, with arguments (topology, whether it is layered, ticks, X, y, weights).
 PEERS: dict[str, Callable[..., Step]] = {
     "tensor": _tensor,
     "torch dense": _torch_dense,

@@ -1,6 +1,6 @@
-"""One point in a process of its own: `python -m scaling.point POINT.json RESULT.json`.
+"""Measure one point in a separate process: `python -m scaling.point POINT.json RESULT.json`.
 
-The predicted memory is written before anything is run, so that it is known also for nets that do not fit.
+The predicted memory is written first, so that it is also known for nets that do not fit.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from scaling.study import OURS, Graph, Point
 
 __all__ = ["measure", "prediction_file", "weights_of"]
 
-#: Seconds for the calls of a point, and the most calls.
+#: Total seconds of the calls of a point, and the maximum number of calls.
 BUDGET, MOST = 0.5, 1000
-#: Longer ones are not repeated.
+#: Longer calls are not repeated.
 LONG = 4.0
 
 
 def prediction_file(result: Path) -> Path:
-    """Where the prediction of a point waits for its result."""
+    """Return the file of the prediction of a point."""
     return result.with_suffix(".prediction")
 
 
 def weights_of(t: Topology) -> NDArray[np.float32]:
-    """The same for all; small enough to keep states in bounds over many ticks."""
+    """Return the weights of all contestants, small enough for bounded states over many ticks."""
     spread = 1.0 / np.sqrt(max(t.n_edges / max(t.n_neurons - t.n_clamped, 1), 1.0))
     found: NDArray[np.float32] = np.random.default_rng(1).standard_normal(t.n_edges, np.float32) * np.float32(spread)
     return found
@@ -53,9 +53,9 @@ def _ours(mesh: Mesh, X: Any, y: Any, method: str) -> Callable[[], float | None]
 
 
 def measure(point: Point, result: Path | None = None) -> dict[str, Any]:
-    """Seconds and bytes of a gradient, and what was predicted."""
+    """Measure seconds and bytes of a gradient, and return them with the predictions."""
     ours = point.contestant in OURS
-    if ours:  # loads, or compiles, the kernels
+    if ours:  # loads the kernels
         small = Mesh(Graph("mesh", 2, 3, 2).build(), 2, random_state=0)
         small.gradient(np.zeros((2, 2)), [0, 1], gradient=point.contestant, n_jobs=1)
     else:
@@ -89,14 +89,14 @@ def measure(point: Point, result: Path | None = None) -> dict[str, Any]:
         start, worked = time.perf_counter(), time.process_time()
         step()
         took, worked = time.perf_counter() - start, time.process_time() - worked
-        # all have one thread, so these are the same unless other work on the machine gets in between
+        # with one thread, processor time equals elapsed time on an idle machine
         best, spent, calls = min(best, took, worked), spent + took, calls + 1
     found |= {"seconds": best, "first": first, "calls": calls, "loss": loss}
     return found | {"memory": max(_memory("VmHWM") - before, 0)}
 
 
 def _memory(field: str) -> int:
-    """Bytes of this process, as Linux says; 0 elsewhere."""
+    """Return a memory field of this process in bytes on Linux, else 0."""
     with suppress(OSError, StopIteration), open("/proc/self/status") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
     return 0
@@ -108,7 +108,7 @@ def _forget_peak() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure and write, whatever happens."""
+    """Measure a point and write the result or the error."""
     given, result = map(Path, arguments)
     point = Point.of(json.loads(given.read_text()))
     try:
@@ -116,7 +116,7 @@ def main(arguments: list[str]) -> None:
     except (MemoryError, MemoryLimitError) as error:
         found = {"status": "did not fit", "note": str(error) or "out of memory"}
     except Exception as error:
-        # torch and jax have errors of their own for memory that is not there
+        # torch and jax have their own out-of-memory errors
         words = " ".join(str(error).split())
         short = any(sign in words.lower() for sign in ("out of memory", "can't allocate", "resource_exhausted"))
         found = {"status": "did not fit" if short else "failed", "note": f"{type(error).__name__}: {words[:300]}"}
@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _die_with_the_parent() -> None:
-    """A study that is ended must not leave a process behind that takes gigabytes (Linux)."""
+    """End this process when the study ends (Linux), because it may hold gigabytes."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 

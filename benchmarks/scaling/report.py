@@ -1,4 +1,4 @@
-"""`report.md`: tables and figures of the study, made of what is saved; and the same inside a page that has text."""
+"""Write `report.md` with tables and figures from saved records, or insert them into a page."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _MARKS = ("<!-- study -->", "<!-- end of study -->")
 
 
 def write_report(chosen: Sequence[Sweep], records: dict[str, Record], out: Path, pictures: Path | None = None) -> str:
-    """Draw all figures into `pictures` (the folder of the report, if not given) and write `report.md`; its text."""
+    """Draw all figures into `pictures` (default: the folder of the report), write `report.md` and return its text."""
     pictures = pictures or out
     with explained("write to", str(pictures)):
         pictures.mkdir(parents=True, exist_ok=True)
     kinds = ("svg", "png") if pictures == out else ("svg",)
     for sweep in chosen:
         draw_sweep(sweep, curves(sweep, records), pictures, kinds)
-    text = f"# Who wins where\n\n{markdown(chosen, records, os.path.relpath(pictures, out))}"
+    text = f"# Scaling study\n\n{markdown(chosen, records, os.path.relpath(pictures, out))}"
     write_whole(out / "report.md", [text.encode()])
     return text
 
 
 def markdown(chosen: Sequence[Sweep], records: dict[str, Record], pictures: str = ".") -> str:
-    """Tables and figures; `pictures` is the folder of the figures as seen from the page."""
+    """Return tables and figures as Markdown; `pictures` is the folder of the figures, relative to the page."""
     library = ", ".join(f"{name} {number}" for name, number in versions().items() if number)
     lines = [f"{processor()}, one thread. {library}.", ""]
     absent = missing_peers([point.contestant for point in points_of(tuple(chosen))])
@@ -58,8 +58,8 @@ def markdown(chosen: Sequence[Sweep], records: dict[str, Record], pictures: str 
 
 
 def _ends(sweep: Sweep, records: dict[str, Record]) -> list[str]:
-    """Who gave up where, and why; failures in full."""
-    said: list[str] = []
+    """Return where and why contestants stopped."""
+    notes: list[str] = []
     for contestant in sweep.contestants:
         for point in sweep.points():
             record = records.get(point.key, {})
@@ -69,19 +69,19 @@ def _ends(sweep: Sweep, records: dict[str, Record]) -> list[str]:
             note = record.get("note", "")
             if "bytes" in record:
                 note += f"; it is predicted to need {format_bytes(record['bytes'])}"
-            said.append(f"{CONTESTANTS[contestant]} {status} at {point.x:,.10g} ({note}).")
+            notes.append(f"{CONTESTANTS[contestant]} {status} at {point.x:,.10g} ({note}).")
             break
-    return [" ".join(said), ""] if said else []
+    return [" ".join(notes), ""] if notes else []
 
 
 def put_into(page: Path, text: str) -> None:
-    """Replace what lies between the marks of a page."""
+    """Replace the text between the marks of a page."""
     try:
         whole = page.read_text()
     except OSError as error:
         raise MeshError(f"cannot read {page}: {error}") from None
     begin, end = _MARKS
     if begin not in whole or end not in whole:
-        raise MeshError(f"{page} has no place for the study: put {begin} and {end} where it belongs")
+        raise MeshError(f"{page} has no marks for the study: insert {begin} and {end}")
     new = re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: f"{begin}\n\n{text}\n{end}", whole, flags=re.DOTALL)
     write_whole(page, [new.encode()])

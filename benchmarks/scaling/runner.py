@@ -1,4 +1,4 @@
-"""Runs the points that are missing, each in a process with limits of memory and time; every result is a file."""
+"""Run the missing points, each in a process with limits of memory and time; every result is a file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from scaling.study import NEEDS, Point
 __all__ = ["ENDS", "Limits", "missing_peers", "processor", "read_records", "run"]
 
 Record = dict[str, Any]
-Tell = Callable[[int, int, str], None]
-#: Ways to end that more of the same kind would share: larger nets of the sweep are not tried.
+Report = Callable[[int, int, str], None]
+#: Statuses after which larger nets of the sweep are skipped.
 ENDS = ("did not fit", "too slow", "not tried")
-#: Seconds between two looks at the memory of a process.
+#: Seconds between two readings of the memory of a process.
 LOOK = 0.01
-#: One thread for everybody, and no more memory than is asked for.
+#: One thread for all, and no preallocated memory.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
@@ -41,14 +41,14 @@ ONE_THREAD = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What a process may take."""
+    """Limits of a process."""
 
     seconds: float
     bytes: int
 
     @classmethod
     def of(cls, seconds: float, gibibytes: float) -> Limits:
-        """Never more memory than 70% of what the machine can spare."""
+        """Return limits with at most 70% of the available memory."""
         return cls(seconds, int(min(gibibytes * 2**30, 0.7 * available_memory())))
 
 
@@ -61,12 +61,12 @@ def processor() -> str:
 
 
 def missing_peers(contestants: Sequence[str]) -> dict[str, str]:
-    """Contestants whose library is not installed, and how to get it."""
+    """Return the contestants whose library is not installed, with the command to install it."""
     return {name: NEEDS[name][1] for name in contestants if name in NEEDS and find_spec(NEEDS[name][0]) is None}
 
 
 def stamp_of(contestant: str) -> str:
-    """What a timing belongs to: the processor, and our sources or the version of a library."""
+    """Return the validity of a timing: the processor, and the sources of meshnn or the version of a library."""
     if contestant not in NEEDS:
         package = Path(_core.__file__).parent
         sources = [path for folder in ("engine", "plan") for path in sorted((package / folder).glob("*.py"))]
@@ -81,7 +81,7 @@ def stamp_of(contestant: str) -> str:
 
 
 def read_records(out: Path, points: Sequence[Point]) -> dict[str, Record]:
-    """What is there, by key; damaged files are as good as none, and timings of other sources are out of date."""
+    """Return the saved records by key; damaged files and timings of other sources are ignored."""
     stamps = {point.contestant: stamp_of(point.contestant) for point in points}
     found: dict[str, Record] = {}
     for point in points:
@@ -92,8 +92,8 @@ def read_records(out: Path, points: Sequence[Point]) -> dict[str, Record]:
     return found
 
 
-def run(points: Sequence[Point], out: Path, limits: Limits, tell: Tell = lambda *_: None) -> dict[str, Record]:
-    """Run what is missing, one process at a time, so that none disturbs another; all records by key."""
+def run(points: Sequence[Point], out: Path, limits: Limits, report: Report = lambda *_: None) -> dict[str, Record]:
+    """Run the missing points, one process at a time; return all records by key."""
     with explained("write to", str(out)):
         (out / "points").mkdir(parents=True, exist_ok=True)
     lock = Lock(out / "study")
@@ -102,20 +102,20 @@ def run(points: Sequence[Point], out: Path, limits: Limits, tell: Tell = lambda 
         absent = missing_peers([point.contestant for point in points])
         over: dict[tuple[str, str], float] = {}
         for done, point in enumerate(points):
-            tell(done, len(points), point.key)
+            report(done, len(points), point.key)
             line = (point.sweep, point.contestant)
             record = records.get(point.key)
             if point.contestant in absent:
                 record = {"status": "missing", "note": absent[point.contestant]}
             elif line in over:
-                record = {"status": "not tried", "note": f"{over[line]:g} was too much already"}
+                record = {"status": "not tried", "note": f"{over[line]:g} exceeded a limit"}
             elif record is None or (record["status"] == "not tried"):
                 record = _measure(point, out, limits)
                 write_whole(_file(out, point), [(json.dumps(record, indent=1) + "\n").encode()])
             if record["status"] in ENDS:
                 over.setdefault(line, point.x)
             records[point.key] = record | {"point": asdict(point)}
-        tell(len(points), len(points), "")
+        report(len(points), len(points), "")
         return records
     finally:
         lock.release()
@@ -126,7 +126,7 @@ def _file(out: Path, point: Point) -> Path:
 
 
 def _measure(point: Point, out: Path, limits: Limits) -> Record:
-    """The record of a point: what its process wrote, or why it was ended."""
+    """Return the record of a point: the result of its process, or the reason for ending it."""
     with tempfile.TemporaryDirectory() as folder:
         given, result = Path(folder) / "point.json", Path(folder) / "result.json"
         given.write_text(json.dumps(asdict(point)))
@@ -141,7 +141,7 @@ def _measure(point: Point, out: Path, limits: Limits) -> Record:
         else:
             try:
                 record = json.loads(result.read_text())
-            except (OSError, ValueError):  # killed by the system, most often for its memory
+            except (OSError, ValueError):  # killed by the system, mostly for lack of memory
                 record = {"status": "failed", "note": complaint[-300:] or "the process ended without a result"}
             if record["status"] != "done":
                 with suppress(OSError, ValueError):
@@ -153,7 +153,7 @@ def _measure(point: Point, out: Path, limits: Limits) -> Record:
 
 
 def _watch(command: list[str], limits: Limits) -> tuple[tuple[str, str] | None, str]:
-    """Wait for a process; why it had to be ended, if it had to, and what it said on stderr."""
+    """Wait for a process; return the reason for ending it, if any, and its stderr."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             command, env=os.environ | ONE_THREAD, cwd=Path(__file__).parents[1],
@@ -180,7 +180,7 @@ def _watch(command: list[str], limits: Limits) -> tuple[tuple[str, str] | None, 
 
 
 def _resident(pid: int) -> int:
-    """Bytes in memory of a process; 0 where the system does not say."""
+    """Return the resident memory of a process in bytes, 0 if it is unknown."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -1,4 +1,4 @@
-"""What is measured: sweeps over one quantity each, and who takes part."""
+"""The study: sweeps over one quantity, and their contestants."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from meshnn.topology import Topology
 
 __all__ = ["CONTESTANTS", "NEEDS", "OURS", "SWEEPS", "Graph", "Point", "Sweep", "points_of", "sweeps"]
 
-#: Our methods.
+#: The methods of meshnn.
 OURS = ("factored", "influence", "adjoint")
-#: Everybody, as figures name them.
+#: All contestants and their labels.
 CONTESTANTS = {
     "factored": "meshnn factored (forward-only)",
     "influence": "meshnn influence (forward-only)",
@@ -29,7 +29,7 @@ CONTESTANTS = {
     "jax edges": "JAX, edge list",
     "sklearn": "MLPClassifier",
 }
-#: What a contestant is made of, and how to get it.
+#: The module of each contestant, and the command to install it.
 NEEDS = {
     "torch dense": ("torch", "pip install 'meshnn[torch]'"),
     "torch sparse": ("torch", "pip install 'meshnn[torch]'"),
@@ -65,7 +65,7 @@ def _different(rng: np.random.Generator, of: int, rows: int, count: int) -> NDAr
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph to be built: kinds `random` (fan-in from inputs and from hidden), `mesh` (density) and `layered`."""
+    """Description of a graph: `random` (fan-in from inputs and from hidden), `mesh` (density) or `layered`."""
 
     kind: str
     inputs: int
@@ -76,7 +76,7 @@ class Graph:
     inner: int = 0
 
     def build(self) -> Topology:
-        """The same graph every time."""
+        """Build the graph, which is the same in every call."""
         if self.kind == "random":
             return random_graph(self.inputs, self.hidden, self.outputs, self.fan_in, self.inner)
         if self.kind == "layered":
@@ -86,7 +86,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Point:
-    """One contestant on one net: a process."""
+    """One contestant on one net, which runs in one process."""
 
     sweep: str
     x: float
@@ -97,13 +97,13 @@ class Point:
 
     @property
     def key(self) -> str:
-        """A name for its file: readable, and different for whatever makes a difference."""
+        """Return a readable and unique name of the file."""
         stamp = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
         return f"{self.sweep}-{self.x:g}-{self.contestant.replace(' ', '-')}-{stamp}"
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Point:
-        """From `asdict`."""
+        """Return a point from the result of `asdict`."""
         return cls(**plain | {"graph": Graph(**plain["graph"])})
 
 
@@ -118,7 +118,7 @@ class Sweep:
     contestants: tuple[str, ...]
 
     def points(self) -> Iterator[Point]:
-        """Contestant by contestant, from small to large: where one has given up, the rest is not tried."""
+        """Yield points by contestant, from small to large, so that larger ones can be skipped after a failure."""
         for contestant in self.contestants:
             for x, graph, ticks, batch in self.nets:
                 yield Point(self.name, x, graph, ticks, batch, contestant)
@@ -133,7 +133,7 @@ def _neurons(hidden: int) -> Graph:
 
 
 def sweeps(quick: bool = False) -> tuple[Sweep, ...]:
-    """The study, or a glance at it."""
+    """Return the sweeps of the study, or of a quick run."""
     hidden = (
         (10, 1000, 30_000) if quick else (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
     )
@@ -191,10 +191,10 @@ def sweeps(quick: bool = False) -> tuple[Sweep, ...]:
     return tuple(found)
 
 
-#: By name, of the whole study.
+#: Sweeps of the whole study by name.
 SWEEPS = {sweep.name: sweep for sweep in sweeps()}
 
 
 def points_of(chosen: tuple[Sweep, ...]) -> list[Point]:
-    """All points of some sweeps."""
+    """Return all points of some sweeps."""
     return [point for sweep in chosen for point in sweep.points()]

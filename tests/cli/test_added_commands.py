@@ -19,7 +19,7 @@ def info() -> None:
 
 @pytest.fixture(autouse=True)
 def polite(tmp_path, monkeypatch):
-    """A package that adds three commands: a working one, a broken one and one with the name of a built-in command."""
+    """Create a package with three commands: a working one, a broken one and one with the name of a built-in command."""
     (tmp_path / "polite.py").write_text(WORKING)
     folder = tmp_path / "polite-1.0.dist-info"
     folder.mkdir()

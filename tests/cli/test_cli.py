@@ -1,4 +1,4 @@
-"""The command line in a real process."""
+"""Test the command line in a separate process."""
 
 import json
 

@@ -78,11 +78,11 @@ def test_interrupted_while_it_learns(tmp_path, numbers, number, code, where):
     out = tmp_path / "out.mesh"
     command = [sys.executable, "-m", "meshnn", "fit", str(numbers), "--target", "y", "--l2", "0", "--hidden", "2",
                "--solver", "adam", "--max-epochs", "10000000", "--tol", "0", "--out", str(out), *where]  # fmt: skip
-    # a process group of its own: as from a terminal, all of its processes get SIGINT
+    # a separate process group: SIGINT reaches all of its processes, as from a terminal
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **quiet, text=True, start_new_session=True) as run:
         lines = []
-        while not any("  loss " in line for line in lines[-1:]):  # of a finished epoch
+        while not any("  loss " in line for line in lines[-1:]):  # the line of a finished epoch
             lines.append(run.stderr.readline())
             assert lines[-1], lines
         if number == signal.SIGINT:

@@ -1,4 +1,4 @@
-"""`meshnn forecast`, and the times that a column holds."""
+"""Test `meshnn forecast` and the time columns that it accepts."""
 
 import json
 import math
@@ -22,7 +22,7 @@ QUICK = ["--origins", "3", "--horizon", "6"]
 
 @pytest.fixture(scope="module")
 def waves(tmp_path_factory):
-    """A table with two series, unsorted days, a missing day and a missing value."""
+    """Write a table with two series, unsorted days, a missing day and a missing value."""
     path = tmp_path_factory.mktemp("waves") / "waves.csv"
     days = np.arange("2024-02-01", "2024-04-01", dtype="datetime64[D]")
     rows = [f"{day},{20 + 5 * math.sin(k * 2 * math.pi / 7):.3f},{k}" for k, day in enumerate(days)]
@@ -97,7 +97,7 @@ def test_a_column_alone_is_counted(tmp_path):
 
 
 def test_columns_that_explain_the_series(tmp_path):
-    """Their future values are in the rows after the last value; the model is that of Python."""
+    """Their future values are in the rows after the last value; the model equals that of the Python interface."""
     rng = np.random.default_rng(0)
     x, z = rng.standard_normal((2, 90))
     y = 3 * x + 0.05 * rng.standard_normal(90)

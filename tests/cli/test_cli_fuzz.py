@@ -1,4 +1,4 @@
-"""Random arguments and files: every error of the command line is one line and an exit code."""
+"""Random arguments and files: every error of the command line is one line with an exit code."""
 
 import io
 import json
@@ -23,7 +23,7 @@ NUMBERS = ("nan", "inf", "-inf", "-1", "0", "1", "2", "1e400", "1e-400", "3.5", 
 
 
 class Stream(io.TextIOWrapper):
-    """A pipe in memory with strict encoding: a character that cannot be encoded raises an error."""
+    """An in-memory pipe with strict encoding: a character that cannot be encoded raises an error."""
 
     def __init__(self, encoding):
         super().__init__(io.BytesIO(), encoding=encoding)
@@ -64,7 +64,7 @@ def check(arguments, code, out, err):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A folder with valid and invalid files of every kind."""
+    """Create a folder with valid and invalid files of every kind."""
     folder = tmp_path_factory.mktemp("fuzz ü")
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 2)), np.arange(40) % 2
@@ -99,10 +99,10 @@ def files(tmp_path_factory):
 SMALL = dict.fromkeys(("predict", "evaluate", "export", "import", "info", "explain", "plot"), ()) | {
     "fit": ("--max-epochs", "2", "--solver", "adam", "--hidden", "2"),
     "stream": ("--hidden", "2", "--quiet"),
-    "play": ("--port", "70000"),  # refused: the server has tests of its own
+    "play": ("--port", "70000"),  # rejected: the server is tested elsewhere
     "forecast": ("--horizon", "2", "--origins", "1"),
     "verify": ("--tests", "1", "--reference", "numpy"),
-    "reproduce": ("--quick", "--trials", "0"),  # refused: the experiments have tests of their own
+    "reproduce": ("--quick", "--trials", "0"),  # rejected: the experiments are tested elsewhere
 }
 
 

@@ -1,4 +1,4 @@
-"""Tables on the command line that are read block by block: folders of Parquet files, large ones, .npy files."""
+"""Tables that the command line reads in blocks: folders of Parquet files, large files, .npy files."""
 
 import gzip
 import itertools
@@ -36,7 +36,7 @@ def test_a_folder_is_learned_and_files_make_no_difference(tmp_path, numbers):
 
 def test_no_more_rows_are_drawn_than_fit():
     assert len(HoldoutSplit.for_report(10**9, 0.3, 0, 10).held) == 100_000
-    assert len(HoldoutSplit.for_report(10**9, 0.3, 0, 2**20).held) == 64  # of 8 MiB each
+    assert len(HoldoutSplit.for_report(10**9, 0.3, 0, 2**20).held) == 64  # 8 MiB per row
 
 
 def test_rows_that_are_tested_on_are_not_learned_from(tmp_path, monkeypatch, numbers):

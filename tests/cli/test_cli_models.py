@@ -1,4 +1,4 @@
-"""Models on the command line: in a separate process where it matters, in this one for invalid input."""
+"""Models on the command line: valid input in a separate process, invalid input in this one."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from meshnn.tables.synthetic import spirals
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """A folder with spaces and umlauts: iris, spirals, a table of numbers, and one of mixed columns."""
+    """Create a folder with spaces and umlauts: iris, spirals, a numeric table, and a table with mixed columns."""
     folder = tmp_path_factory.mktemp("with spaces and ü")
     iris = load_iris(as_frame=True)
     frame = iris.frame.drop(columns="target").assign(species=[iris.target_names[k] for k in iris.target])
@@ -58,7 +58,7 @@ def test_fit_reports_and_writes(iris_model):
     assert re.search(r"solver adam \(\d+ edges would overfit 105 noisy samples; l2 .* \(held-out", done.stdout)
     assert done.stdout.count("held-out loss") == 1
     assert "105 rows for training, 45 for the test" in done.stderr
-    assert "\x1b[" not in done.stdout + done.stderr  # no terminal, no colours
+    assert "\x1b[" not in done.stdout + done.stderr  # no colours without a terminal
 
 
 def test_predict_to_screen_file_and_json(iris_model, tables):
@@ -175,7 +175,7 @@ main(sys.argv[2:])
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path, number, code):
-    """The process waits after its seventh epoch for the signal."""
+    """The process waits for the signal after its seventh epoch."""
 
     def arguments(model):
         return ["fit", str(tables / "zwei spiralen.csv.gz"), "--target", "Klasse", "--solver", "adam",

@@ -1,4 +1,4 @@
-"""Options of all commands: consistent names and letters; names with terminal escape sequences; notes of `fit`."""
+"""Options of all commands: consistent names and letters, escape sequences in names, notes of `fit`."""
 
 import contextlib
 import io
@@ -39,7 +39,7 @@ def test_words():
         assert option.help.endswith("."), (name, option.name)
 
 
-# -- names from files on a terminal ------------------------------------------------------------------------------------
+# -- names from files, shown in a terminal -----------------------------------------------------------------------------
 
 EVIL = "\x1b]0;x\x07"
 
@@ -50,7 +50,7 @@ class Terminal(io.StringIO):
 
 
 def on_a_terminal(*arguments):
-    """Return the exit code and everything that a command shows."""
+    """Return the exit code and all output of a command."""
     from meshnn.cli import main
 
     screen = Terminal()
@@ -65,7 +65,7 @@ def on_a_terminal(*arguments):
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """A table whose columns and classes contain an escape sequence that sets the title of a terminal."""
+    """Write a table whose columns and classes contain an escape sequence that sets the title of a terminal."""
     folder = tmp_path_factory.mktemp("terminal")
     rng = np.random.default_rng(0)
     rows = [f"{a:.3f},c{k % 3}{EVIL},{'yes' if a > 0 else 'no'}{EVIL},{k}" for k, a in enumerate(rng.normal(size=60))]
@@ -108,7 +108,7 @@ def test_the_index_of_pandas_is_no_feature_of_a_stream(tmp_path):
 
 
 def test_nothing_of_the_test_rows_is_learned(tmp_path):
-    """Medians for missing values and the levels of text columns come from the training rows only."""
+    """The fill values and the levels of text columns come from the training rows only."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.integers(0, 1000, 60).astype(float), "t": [f"v{k}" for k in range(60)]})
     frame["y"] = np.where(rng.random(60) < 0.5, "no", "yes")
@@ -123,7 +123,7 @@ def test_nothing_of_the_test_rows_is_learned(tmp_path):
 
 
 def test_columns_that_are_constant_in_the_training_rows_alone(tmp_path):
-    """Each is noted once, like columns that are constant everywhere."""
+    """Each of them is noted once, like columns that are constant everywhere."""
     y = np.array(["no", "yes"] * 15)
     odd = np.isin(np.arange(30), HoldoutSplit.stratified(30, 9, 0, y).held[:1]).astype(int)
     pd.DataFrame({"a": np.arange(30), "c": odd, "d": 7, "y": y}).to_csv(tmp_path / "t.csv", index=False)

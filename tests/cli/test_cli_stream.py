@@ -1,4 +1,4 @@
-"""`meshnn stream` equals learning row by row in Python, for every file format and after every interruption."""
+"""`meshnn stream` equals row-by-row training in Python, for every file format and after every interruption."""
 
 import io
 import json
@@ -37,7 +37,7 @@ def test_as_row_by_row(tmp_path, target, memory, learner):
         got = [(row["prediction"] or None, float(row["probability"]) if row["probability"] else None) for row in rows]
     else:
         got = [float(row["prediction"]) if row["prediction"] else None for row in rows]
-    assert got == want  # to the last bit
+    assert got == want  # bit-identical
     saved = library.load(tmp_path / "m.mesh")
     assert saved.features_.names == model.features_.names
     np.testing.assert_array_equal(saved.stream_.values, model.stream_.values)
@@ -246,7 +246,7 @@ def test_a_process_that_is_ended(tmp_path, number):
     text = (tmp_path / "t.csv").read_bytes()
     arguments = (*OPTIONS["kind"], "-o", tmp_path / "m.mesh", "--predictions", tmp_path / "p.csv", "--every", "25")
     process = start("-", *arguments)
-    cut = len(b"\n".join(text.split(b"\n")[:171])) + 8  # 170 rows, and a part of the next one
+    cut = len(b"\n".join(text.split(b"\n")[:171])) + 8  # 170 rows and a part of the next one
     process.stdin.write(text[:cut])
     process.stdin.flush()
     wait_for(tmp_path / "p.csv", 170, process)  # now it waits for more input

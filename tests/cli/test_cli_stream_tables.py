@@ -97,7 +97,7 @@ def test_cells(tmp_path):
     model = library.load(tmp_path / "m.mesh")
     assert model.features_.names == ("a", "b", "code=00", "id=x0", "code=01", "id=x1", "id=x2")
     assert model.classes_ == [0, 1]
-    assert model.stream_.room.x_moments[0][0] == 40  # neither inf nor n/a
+    assert model.stream_.room.x_moments[0][0] == 40  # the count excludes inf and n/a
     assert table(tmp_path, text, "-y", "y", "--text", "a", "--drop", "id").returncode == 0
     names = library.load(tmp_path / "m.mesh").features_.names
     assert {"a=5", "a=+2", "a=true", "a=inf", "a=7"} <= set(names)
@@ -131,7 +131,7 @@ def test_rows_that_are_broken_and_lines_without_a_header(tmp_path):
 
 
 def test_text_in_another_notation_is_remembered(tmp_path):
-    """Decimal commas, another encoding and other markers of missing values change no bit of the predictions."""
+    """Decimal commas, other encodings and other markers of missing values do not change a bit of the predictions."""
     plain, other = tmp_path / "plain", tmp_path / "other"
     want, _ = reference(plain, *OPTIONS["amount"])
     other.mkdir()
@@ -159,7 +159,7 @@ def test_files_that_would_be_lost(tmp_path):
     assert "exists and is not a model of `meshnn stream`" in refused(*again, "-o", made)
     assert "is the table and would be overwritten" in refused(*again, "-o", tmp_path / "m.mesh", "--predictions", data)
     assert "was not made by" in refused("stream", data, "--resume", made)
-    assert meshnn(*again, "-o", tmp_path / "m.mesh", "-n", "2").returncode == 0  # a finished stream may be run again
+    assert meshnn(*again, "-o", tmp_path / "m.mesh", "-n", "2").returncode == 0  # a finished stream can be run again
 
 
 @pytest.mark.parametrize("target", ["kind", "amount"])

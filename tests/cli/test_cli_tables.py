@@ -22,7 +22,7 @@ QUICK = ("-n", "2", "--max-epochs", "5", "--json")
 
 @pytest.fixture(scope="module")
 def flats(tmp_path_factory):
-    """A folder with a table of flats, a classifier and a regressor that `meshnn fit` trained on it."""
+    """Create a folder with a table of flats and the classifier and regressor that `meshnn fit` trained on it."""
     folder = tmp_path_factory.mktemp("flats")
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"id": [f"{k:03d}" for k in range(60)], "size": rng.integers(20, 90, 60)})
@@ -46,7 +46,7 @@ def pipe_in(monkeypatch, text):
     monkeypatch.setattr("sys.stdin", stream)
 
 
-# -- true answers ----------------------------------------------------------------------------------------------------
+# -- evaluation on labelled rows ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("classes", "cells", "want"), [
@@ -117,7 +117,7 @@ def test_evaluate_refuses(flats, tmp_path):
     assert json.loads(meshnn("evaluate", python, table, "-y", "y", "--json").stdout)["rows"] == 2
 
 
-# -- columns that are copied, tables that are piped ------------------------------------------------------------------
+# -- copied columns and standard input ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -142,7 +142,7 @@ def test_copies_are_as_written(flats, tmp_path):
     assert "is also a column of the predictions" in refused("predict", model, table, "--keep", "prediction")
     X = np.random.default_rng(0).standard_normal((20, 2))
     MeshClassifier(2, max_epochs=2, random_state=0).fit(X, np.arange(20) % 2).save(tmp_path / "m.mesh")
-    table.write_text("id,a,b\n1,2,3\n4,5,6\n")  # a model without names uses all columns except the kept ones
+    table.write_text("id,a,b\n1,2,3\n4,5,6\n")  # a model without feature names uses all columns except the kept ones
     assert "has 2 features, got a table with 3 columns" in refused("predict", tmp_path / "m.mesh", table)
     assert meshnn("predict", tmp_path / "m.mesh", table, "--keep", "id").stdout.startswith("id,prediction\n1,")
 
@@ -216,12 +216,12 @@ def test_wrong_options_are_refused_before_the_table_is_read(tmp_path, monkeypatc
 
 
 def test_classes_are_read_as_they_were(tmp_path):
-    """Classes that were text in training stay text, even if all of them look like numbers now."""
+    """Classes that were text in training stay text, even if all of them look like numbers in the new table."""
     table, model = tmp_path / "t.csv", tmp_path / "m.mesh"
     rows = [f"{k},{'low' if k < 20 else '1.50'}" for k in range(40)]
     table.write_text("a,c\n" + "\n".join(rows) + "\n")
     assert fit(table, "-y", "c", "-o", model).returncode == 0
-    for cells, known in ((rows[20:], 20), (["3,1.5", "4,1.50"], 1)):  # 1.5 is another class than 1.50
+    for cells, known in ((rows[20:], 20), (["3,1.5", "4,1.50"], 1)):  # 1.5 and 1.50 are different classes
         table.write_text("a,c\n" + "\n".join(cells) + "\n")
         found = json.loads(meshnn("evaluate", model, table, "--json").stdout)
         assert np.sum(found["confusion"]) == known

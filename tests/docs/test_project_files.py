@@ -1,4 +1,4 @@
-"""The files around the package: citation, versions, links."""
+"""Files outside of the package: citation, versions, links."""
 
 import re
 from pathlib import Path
@@ -33,7 +33,7 @@ def anchors(page):
     return {*labels, *(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles)}
 
 
-MADE = {"gallery", "api"}  # folders of the build
+MADE = {"gallery", "api"}  # folders that the build creates
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""Calls keep workspaces from one to the next: whatever was called before, they give the same bits and refusals."""
+"""Calls reuse workspaces: results and errors do not depend on earlier calls."""
 
 import warnings
 from itertools import product
@@ -18,8 +18,8 @@ def net(dtype="float32"):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("method", METHODS)
-def test_the_same_bits_whatever_was_called_before(method, dtype):
-    """Sizes, losses, shares and weights change from call to call, and workspaces are filled again."""
+def test_results_do_not_depend_on_earlier_calls(method, dtype):
+    """Sizes, losses, sample weights and weights change from call to call, and workspaces are reused."""
     mesh, rng = net(dtype), np.random.default_rng(0)
     calls = [(64, None), (64, "uneven"), (64, None), (63, None), (1, None), (900, None), (64, "some"), (2, "uneven"),
              (2, None)]  # fmt: skip
@@ -42,7 +42,7 @@ def test_weights_changed_in_place_count_at_once():
         mesh.forward(X)
     mesh.weights *= 2
     np.testing.assert_array_equal(mesh.forward(X), Mesh(mesh.topology, 3, "tanh", weights=mesh.weights).forward(X))
-    mesh.weights[:] = 1e30  # whose squares are too large for float32: not refused, and no warning
+    mesh.weights[:] = 1e30  # their squares overflow in float32; this raises no error and no warning
     with np.errstate(all="raise"):
         assert np.isfinite(mesh.forward(X)).all()
     for wrong in (np.nan, np.inf, -np.inf):
@@ -81,7 +81,7 @@ def models():
 
 
 def answer(model, X):
-    """What a model predicts, or how it refuses, with its warnings."""
+    """Return the predictions of a model, or its error, with its warnings."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         try:
@@ -124,8 +124,8 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_estimators_answer_as_with_all_checks(form, models, monkeypatch):
-    """What is predicted, and refused, without scikit-learn's checks of samples that need none."""
+def test_estimators_behave_as_with_all_checks(form, models, monkeypatch):
+    """Predictions and errors are those with scikit-learn's checks, which are skipped where they are not needed."""
     got = [answer(model, form) for model in models]
     monkeypatch.setattr(Preprocessing, "accepts", lambda self, X: False)
     assert got == [answer(model, form) for model in models]

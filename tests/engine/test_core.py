@@ -1,4 +1,4 @@
-"""The extension module: instruction sets, damaged files, and arguments that are wrong."""
+"""The extension module: instruction sets, damaged files and invalid arguments."""
 
 import contextlib
 import json
@@ -19,11 +19,11 @@ from meshnn.engine import Optimizer
 from meshnn.losses import LOSSES
 from meshnn.plan import METHODS
 
-ISAS = _core.isas[: _core.isas.index(_core.isa) + 1]  # those that this processor has
+ISAS = _core.isas[: _core.isas.index(_core.isa) + 1]  # those that this processor supports
 
 
 def run(program, **env):
-    """Run a program in a process of its own, beside the tests."""
+    """Run a program in a separate process in this folder."""
     return subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=os.environ | env, text=True,
                           cwd=Path(__file__).parent, capture_output=True, timeout=300)  # fmt: skip
 
@@ -32,7 +32,7 @@ def run(program, **env):
 
 
 def found_here():
-    """The instruction set in use, and gradients, Jacobians and states of a few nets, as lists."""
+    """Return the instruction set in use, and gradients, Jacobians and states of a few nets, as lists."""
     found = []
     graphs = (
         Topology.mesh(6, 13, 3),
@@ -96,7 +96,7 @@ def adam(size):
 
 
 def calls():
-    """A call of every method of an engine: what is called, its arguments, and which of them it writes."""
+    """Yield one call per method of an engine: the function, its arguments, and the arguments that it writes."""
     rng, n = np.random.default_rng(0), 70
     X, labels, share = rng.standard_normal((1, n, 3)), np.zeros((1, n, 1)), np.full((1, n), 1 / n)
     code = LOSSES["cross_entropy"].code
@@ -121,7 +121,7 @@ def calls():
 
 
 def spoilt(value, written):
-    """Values like the one given, all of them wrong."""
+    """Yield invalid variants of a value."""
     yield from ("text", object(), [1.0, 2.0], {})
     if not isinstance(value, np.ndarray):
         return
@@ -135,7 +135,7 @@ def spoilt(value, written):
     yield np.zeros((2, *value.shape), value.dtype)
     yield np.zeros((1,) * 5, value.dtype)
     if value.size > 1:
-        yield np.repeat(value.ravel(), 2)[::2]  # with gaps
+        yield np.repeat(value.ravel(), 2)[::2]  # not contiguous
     if written:
         read_only = value.copy()
         read_only.flags.writeable = False
@@ -143,7 +143,7 @@ def spoilt(value, written):
 
 
 def check_arguments():
-    """Every argument in turn; a call that takes what is wrong is an error, and so is a crash."""
+    """Check that an invalid value of any argument raises an error and does not crash."""
     refused = (TypeError, ValueError, BufferError)
     for call, arguments, written in calls():
         call(*arguments)
@@ -153,10 +153,10 @@ def check_arguments():
         for k, value in enumerate(arguments):
             for bad in spoilt(value, k in written):
                 if call.__name__ == "loss" and k == 12 and getattr(bad, "size", 1) == 0:
-                    continue  # no gradient is wanted
+                    continue  # None is valid: no gradient is computed
                 with pytest.raises(refused):
                     call(*arguments[:k], bad, *arguments[k + 1 :])
-            for odd in (None, -1, 2**40, 2.5, float("nan")):  # some of these are fine
+            for odd in (None, -1, 2**40, 2.5, float("nan")):  # some of these are valid
                 with contextlib.suppress(*refused, OverflowError, MemoryError):
                     call(*arguments[:k], odd, *arguments[k + 1 :])
         call(*arguments)

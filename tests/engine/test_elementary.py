@@ -1,4 +1,4 @@
-"""Activations of the core: a net whose hidden neuron gets the input and a bias of 0."""
+"""Activations of the core: a net whose hidden neuron receives the input and a bias of 0."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def chain(name, dtype, weight=1.0):
 
 
 def activate(name, points, dtype):
-    """Values and slopes, which are derivatives by the bias."""
+    """Return values and slopes; the slope is the derivative with respect to the bias."""
     mesh, x = chain(name, dtype), np.asarray(points, dtype)[:, None]
     return mesh.forward(x)[:, 0], mesh.jacobian(x)[:, 0, 1]
 
@@ -24,7 +24,7 @@ def activate(name, points, dtype):
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_activations_at_the_edges(name, dtype):
-    """At zero, far out and at infinity; NaN stays NaN."""
+    """Test zero, large values and infinity; NaN stays NaN."""
     points = [0.0, 1e-30, -1e-30, 0.3, -0.3, 5.0, -5.0, 30.0, -30.0]
     got, slope = activate(name, points, dtype)
     want = np.array([naive.activate(name, float(dtype(t))) for t in points])
@@ -38,7 +38,7 @@ def test_activations_at_the_edges(name, dtype):
     }  # fmt: skip
     overflown = chain(name, dtype, 2.0).forward([[top], [-top]])[:, 0]
     np.testing.assert_array_equal(overflown, np.array(ends[name], dtype))
-    edges = [(0, 2), (1, 3), (2, 4), (3, 4), (4, 5)]  # infinity less infinity
+    edges = [(0, 2), (1, 3), (2, 4), (3, 4), (4, 5)]  # infinity minus infinity
     lost = Mesh(
         Topology(2, 3, 1, edges, bias=False), 3, ["identity", "identity", name], weights=[2.0, 2.0, 1.0, 1.0, 1.0]
     )
@@ -47,7 +47,7 @@ def test_activations_at_the_edges(name, dtype):
 
 SATURATED = np.concatenate([np.linspace(-36, 36, 400), RNG.uniform(-8, 8, 400)])
 SMALL = RNG.uniform(-1, 1, 400) * 10.0 ** RNG.uniform(-12, 0, 400)
-EXACT = {  # values and slopes in extended precision, without a difference of nearly equal numbers
+EXACT = {  # values and slopes in extended precision, without cancellation
     "tanh": (np.tanh, lambda t: 1 / np.cosh(t) ** 2),
     "sigmoid": (lambda t: 1 / (1 + np.exp(-t)), lambda t: 1 / (2 * np.cosh(t / 2)) ** 2),
     "elu": (lambda t: np.where(t <= 0, np.expm1(np.minimum(t, 0)), t), lambda t: np.exp(np.minimum(t, 0))),
@@ -59,14 +59,14 @@ EXACT = {  # values and slopes in extended precision, without a difference of ne
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_and_slopes_are_accurate_where_neurons_saturate_and_near_zero(name, dtype):
-    """To a few units in the last place."""
+    """The error is at most a few units in the last place."""
     info = np.finfo(dtype)
     points = np.concatenate([SATURATED, SMALL]).astype(dtype)
-    # gauss: the rounding of t * t counts as often as t * t is large
+    # gauss: the relative error grows with t * t
     allowed = 6 * (1 + points.astype(float) ** 2 if name == "gauss" else 1.0) * 0.5 * info.eps
     for got, exact in zip(activate(name, points, dtype), EXACT[name], strict=True):
         want = exact(points.astype(np.longdouble))
-        normal = np.abs(want) > info.tiny / info.eps  # beyond it there are fewer digits to be right
+        normal = np.abs(want) > info.tiny / info.eps  # smaller numbers are denormal and have fewer digits
         assert (np.abs(got - want)[normal] <= (allowed * np.abs(want))[normal]).all()
         assert (np.abs(got[~normal]) <= 2 * info.tiny / info.eps).all()
 

@@ -1,4 +1,4 @@
-"""The installed version against the golden record: see `golden.py`."""
+"""The installed version reproduces the golden record, see `golden.py`."""
 
 from functools import cache
 
@@ -8,7 +8,7 @@ import golden
 
 #: Every gradient method is exact, so the record holds one result for all of them.
 METHODS = ("auto", "adjoint", "factored", "influence")
-#: Largest deviation, relative to the largest entry of the recorded array. A longer computation amplifies rounding.
+#: Tolerance relative to the largest entry of the recorded array. Longer computations amplify rounding errors.
 TOLERANCES = {
     "gradient": {"float64": 1e-12, "float32": 1e-5},
     "run": {"float64": 1e-12, "float32": 1e-5},
@@ -62,7 +62,7 @@ def test_outputs_and_states(name, dtype):
 
 
 def has_jacobian(name, method):
-    """Return whether a method has the Jacobian: with a given initial state only the adjoint one does."""
+    """Return whether a method computes the Jacobian; with a given initial state only `adjoint` does."""
     return method in ("auto", "adjoint") or not golden.JACOBIANS[name].state
 
 

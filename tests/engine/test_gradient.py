@@ -1,4 +1,4 @@
-"""Every method against the loops, torch autograd, central differences and nets worked by hand."""
+"""Every method against plain loops, torch autograd, central differences and nets worked by hand."""
 
 import math
 import subprocess
@@ -75,7 +75,7 @@ SMOOTH = ("identity", "softplus", "sigmoid", "tanh", "sin", "gauss")
 @given(data=st.data(), activation=st.sampled_from(SMOOTH))
 def test_gradient_equals_central_differences(data, activation):
     case = data.draw(cases(most_hidden=4, most_batch=5, activation=activation))
-    if case.mesh.activations[-1] not in SMOOTH:  # a kink would spoil the difference, not the gradient
+    if case.mesh.activations[-1] not in SMOOTH:  # central differences are inaccurate at a kink
         case.mesh = Mesh(case.mesh.topology, case.mesh.ticks, activation, "tanh", case.mesh.weights, "float64")
     check(case, case.gradient("adjoint")[0], by_differences(case), 2e-6)
 
@@ -86,7 +86,7 @@ def test_gradient_of_ties_equals_autograd(case):
     want_loss, each = by_autograd(case)
     t, names = case.mesh.topology, case.mesh.activations
     plain = Mesh(t, case.mesh.ticks, names[: t.n_hidden], names[-1], case.mesh.weights, "float64")
-    # what tied edges add may cancel
+    # the contributions of tied edges may cancel
     check(case, want_loss, by_parameters(case.mesh, each), scale=terms(replace(case, mesh=plain)))
 
 
@@ -100,7 +100,7 @@ def test_float32_is_near_float64(method, case):
     states = case.mesh.states(
         case.X, state=np.zeros(case.mesh.topology.n_neurons) if case.state is None else case.state
     )
-    # single terms may be larger than their sum, by the sizes that the chain rule multiplies
+    # single terms may be larger than their sum, by the factors of the chain rule
     size = max(1.0, float(np.abs(states).max())) ** 2
     assert got_loss == pytest.approx(want_loss, rel=1e-4, abs=1e-5 * size)
     close(got, want, 1e-3, scale=1e-2 * size if case.looks else terms(rounded))
@@ -159,7 +159,7 @@ def scores(case, src, dst, method):
 @examples(50)
 @given(case=st.one_of(cases(), timed_cases()), seed=st.integers(0, 1000))
 def test_growth_scores_equal_autograd(method, case, seed):
-    """Of edges that are there and of absent ones, which autograd takes for edges of weight 0."""
+    """Scores are tested for edges of the graph and for absent ones, which autograd treats as edges of weight 0."""
     n = case.mesh.topology.n_neurons
     src, dst = np.divmod(np.random.default_rng(seed).permutation(n * n)[:12], n)
     close(scores(case, src, dst, method), by_autograd(case, (src, dst))[1], 1e-10)
@@ -176,8 +176,8 @@ def test_growth_scores_of_pairs_that_repeat_unevenly(method):
     assert mesh.growth_scores(case.X, case.y, case.loss, src=[[0, 1]], dst=[[4], [5]]).shape == (2, 2)
 
 
-def test_growth_scores_wake_a_sleeping_chain():
-    """x  h1 -> h2 -> y and x -> y: nothing feeds h1 yet, so every state on the chain is 0, but its score is not."""
+def test_growth_scores_of_a_chain_without_input():
+    """x  h1 -> h2 -> y and x -> y: h1 has no input, so the states on the chain are 0, but the score of x -> h1 not."""
     t = Topology(1, 2, 1, [(1, 2), (2, 3), (0, 3)], bias=False)
     mesh = Mesh(t, 3, "tanh", weights=[0.5, 2.0, 0.25], dtype="float64")  # sorted: h1->h2, x->y, h2->y
     w_h1h2, w_xy, w_h2y = mesh.weights
@@ -222,7 +222,7 @@ def test_outputs_states_and_two_halves_of_a_run(case, seed, cut, given_state):
 
 
 def test_a_net_worked_by_hand():
-    """x -> h -> y with a self-loop on h, tanh, two ticks then three; every number by pen and paper.
+    """x -> h -> y with a self-loop on h, tanh, with two and with three ticks; all numbers are worked by hand.
 
     s1 = tanh(a x); two ticks: y = c s1; three ticks: s2 = tanh(a x + b s1), y = c s2.
     """
@@ -240,7 +240,7 @@ def test_a_net_worked_by_hand():
 
 
 def test_a_net_in_time_worked_by_hand():
-    """y <- tanh(a x + b y), y looked at after both of two ticks, from y = s on; every number by pen and paper."""
+    """y <- tanh(a x + b y), a loss at both of two ticks, from the initial state s; all numbers are worked by hand."""
     a, b, s, x1, x2, t1, t2 = 0.5, -0.8, 0.3, 0.7, -1.1, 0.2, 0.6
     y1 = math.tanh(a * x1 + b * s)
     y2 = math.tanh(a * x2 + b * y1)
@@ -250,27 +250,27 @@ def test_a_net_in_time_worked_by_hand():
     e1, e2 = y1 - t1, y2 - t2
     mesh = Mesh(Topology(1, 0, 1, [(0, 1), (1, 1)], bias=False), 2, output_activation="tanh", weights=[a, b],
                 dtype="float64")  # fmt: skip
-    X, Y, state = [[[x1]], [[x2]]], [[[t1]], [[t2]]], [99.0, s]  # what a state says of inputs is ignored
+    X, Y, state = [[[x1]], [[x2]]], [[[t1]], [[t2]]], [99.0, s]  # the state of inputs is ignored
     for method in EVERY_METHOD:
         loss, got, end = mesh.gradient(X, Y, "squared_error", method, loss_ticks="all", state=state, return_state=True)
         assert loss == pytest.approx(0.25 * (e1**2 + e2**2), rel=1e-14)
         want = [0.5 * (e1 * by_a[0] + e2 * by_a[1]), 0.5 * (e1 * by_b[0] + e2 * by_b[1])]
         np.testing.assert_allclose(got, want, rtol=1e-13)
         np.testing.assert_allclose(end, [[x2, y2]], rtol=1e-14)
-        # the mean of both outputs against one target
+        # the mean of both outputs compared with one target
         loss, got = mesh.gradient(X, Y[0], "squared_error", method, readout=[0.5, 0.5], state=state)
         e = 0.5 * (y1 + y2) - t1
         assert loss == pytest.approx(0.5 * e**2, rel=1e-14)
         np.testing.assert_allclose(got, [0.5 * e * sum(by_a), 0.5 * e * sum(by_b)], rtol=1e-13)
 
 
-# -- samples that do not count -------------------------------------------------------------------------------------
+# -- masked samples ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ALL_METHODS)
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_a_sample_without_weight_is_not_looked_at(method, loss):
-    """It may overflow: infinity times no share would be NaN in every sum."""
+def test_a_sample_of_weight_0_is_ignored(method, loss):
+    """It may overflow: infinity times 0 would make every sum NaN."""
     rng = np.random.default_rng(0)
     m = Mesh(Topology.mesh(2, 4, 2), 3, "relu", dtype="float32", random_state=0)
     X, y, state = rng.standard_normal((90, 2)), targets_for(loss, rng, 90, 2), rng.standard_normal((90, 9))
@@ -289,8 +289,8 @@ def test_a_sample_without_weight_is_not_looked_at(method, loss):
 
 @pytest.mark.parametrize("method", ALL_METHODS)
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_what_is_not_looked_at_is_ignored(method, loss):
-    """Targets that are NaN there, and states that overflow on what is filled up behind a short sequence."""
+def test_masked_ticks_are_ignored(method, loss):
+    """Masked targets may be NaN, and states may overflow on the padding behind a short sequence."""
     rng = np.random.default_rng(0)
     t = Topology.mesh(2, 3, 2)
     mesh = Mesh(t, 4, "relu", dtype="float32", random_state=0)
@@ -303,7 +303,7 @@ def test_what_is_not_looked_at_is_ignored(method, loss):
     y[~looks] = np.nan
     assert not np.isfinite(mesh.forward(X, every_tick=True)).all()
     value, grad = mesh.gradient(X, y, loss, method, loss_ticks=looks)
-    # the same as short sequences by themselves
+    # the same sequences without padding
     short, want = 0.0, np.zeros(t.n_edges)
     for n in (1, 2):
         some = length == n
@@ -316,7 +316,7 @@ def test_what_is_not_looked_at_is_ignored(method, loss):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is a kibibyte there")
 def test_a_long_sequence_takes_little_memory():
-    """Carried influences do not grow with time, and neither does what is packed of the inputs."""
+    """Memory of the carried influences and of the packed inputs does not grow with the number of ticks."""
     program = """
         import resource, numpy as np
         from meshnn import Mesh, Topology
@@ -330,4 +330,4 @@ def test_a_long_sequence_takes_little_memory():
         print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / X.nbytes)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 30  # a row of samples per tick would take 64 times as much
+    assert float(done.stdout) < 30  # one row of samples per tick would take 64 times as much

@@ -1,4 +1,4 @@
-"""Large graphs: planning is linear in what it makes, memory is what is predicted, and pieces give the same sums."""
+"""Large graphs: planning time is linear, memory is predicted, and blockwise computation gives the same sums."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from meshnn.topology import reach
 
 
 def grid(side, n_inputs=20, n_outputs=10):
-    """Neurons of a square, each linked to its four neighbours."""
+    """Return the edges of a square grid, in which every neuron is linked to its four neighbours."""
     rng, n, first = np.random.default_rng(0), side * side, n_inputs
     y, x = np.divmod(np.arange(n), side)
     edges = []
@@ -31,7 +31,7 @@ def grid(side, n_inputs=20, n_outputs=10):
 
 
 def wide(hidden=2000, fan_in=40, n_inputs=300, n_outputs=5):
-    """Hidden neurons that read some inputs each, and feed one output."""
+    """Return a graph whose hidden neurons read some inputs each and feed one output."""
     rng = np.random.default_rng(1)
     source = np.argsort(rng.random((hidden, n_inputs)), axis=1)[:, :fan_in]
     into = np.stack([source.ravel(), np.repeat(n_inputs + np.arange(hidden), fan_in)], axis=1)
@@ -57,12 +57,12 @@ GRAPHS = {
 
 
 def resident():
-    """Bytes of this process that are in memory."""
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory(graph, method):
-    """What planning and running take at most, relative to what was predicted."""
+    """Return the peak memory of planning and running, relative to the prediction."""
     make, ticks = GRAPHS[graph]
     Mesh(Topology.mesh(2, 9, 2), 4, "tanh").gradient(
         np.zeros((64, 2)), np.arange(64) % 2, gradient=method
@@ -84,15 +84,15 @@ def memory(graph, method):
 @pytest.mark.parametrize(
     "graph", ["grid", "wide", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mesh", "layered"))]
 )
-def test_memory_is_what_is_predicted(graph):
-    """In a process of its own, whose free memory goes back to the system."""
+def test_memory_prediction(graph):
+    """Measured in a separate process that returns free memory to the system."""
     program = f"import json, test_large; print(json.dumps([test_large.memory({graph!r}, m) for m in {[*METHODS]}]))"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=Path(__file__).parent, env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "4096"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = dict(zip(METHODS, json.loads(done.stdout), strict=True))
-    assert found.pop("influence") < 1.8  # predicted as if every edge reached every neuron, but without the lists
+    assert found.pop("influence") < 1.8  # the prediction omits the lists
     assert all(0.4 < ratio < 1.2 for ratio in found.values()), found
 
 
@@ -101,10 +101,10 @@ def test_a_plan_takes_sixteen_bytes_an_edge_and_edges_take_28():
     t, plan = m.topology, m.engine("epochs").plan
     assert t.src.dtype == t.dst.dtype == np.int32
     held = sum(a.nbytes for a in {id(a): a for a in plan.course.lists}.values())
-    assert held + 4 * len(plan.weight_index) <= 16 * t.n_edges  # the weights in their order, too
+    assert held + 4 * len(plan.weight_index) <= 16 * t.n_edges  # includes the permuted weights
     for index in (plan.weight_index, plan.grad_index):
         assert np.shares_memory(index, plan.course.lists.number)  # no copies
-    # ends, weight, two moments, penalised or not, gradient
+    # endpoints, weight, two moments, penalty mask, gradient
     assert t.src.itemsize + t.dst.itemsize + 5 * m.values.itemsize <= 28
 
 
@@ -123,8 +123,8 @@ def test_needs_and_births_are_those_of_a_slow_search():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_pieces_give_the_same_bits(method, monkeypatch):
-    """What is done in pieces on large graphs gives what is done at once on small ones."""
+def test_blocks_give_the_same_bits(method, monkeypatch):
+    """Large graphs are processed in blocks; the results equal those of one pass."""
     t = Topology.mesh(6, 20, 3, density=0.5, random_state=0)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 6)), rng.integers(0, 3, 40)
@@ -159,8 +159,8 @@ def test_a_plan_that_would_take_too_long_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("tied", [False, True])
-def test_gradients_by_entries_are_those_by_values(tied, dtype):
-    """More entries than one thread sums: of edges that come in their order, and of parameters that many edges share."""
+def test_gradients_by_entries_equal_those_by_values(tied, dtype):
+    """More entries than one thread sums, of sorted edges and of parameters that many edges share."""
     t, rng = wide(), np.random.default_rng(0)
     number = rng.integers(0, 1000, t.n_edges) if tied else np.arange(t.n_edges)
     number = np.unique(number, return_inverse=True)[1]

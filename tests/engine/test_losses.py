@@ -1,4 +1,4 @@
-"""Losses as users meet them: estimators, command line, refusals; their exactness is in test_gradient.py."""
+"""Losses in estimators, on the command line and in error messages; test_gradient.py tests their gradients."""
 
 from itertools import pairwise
 
@@ -30,7 +30,7 @@ LINEAR = {"hidden": 0, "l2": 0.0, "tol": 0, "max_epochs": 100, "random_state": 0
 
 
 def test_poisson_without_hidden_neurons_is_poisson_regression():
-    """A convex problem: both must end in its one minimum."""
+    """The problem is convex: both solvers reach the same minimum."""
     got = MeshRegressor(loss="poisson", solver="lm", **LINEAR).fit(X, COUNTS)
     want = PoissonRegressor(alpha=0, tol=1e-10, max_iter=1000).fit(X, COUNTS)
     np.testing.assert_allclose(got.predict(X), want.predict(X), rtol=1e-5)
@@ -40,7 +40,7 @@ def test_poisson_without_hidden_neurons_is_poisson_regression():
 @pytest.mark.parametrize(("dtype", "rtol"), [("float32", 1e-5), ("float64", 1e-12)])
 @pytest.mark.parametrize("y", [0.0, 1e-3, 1.0, 7.0, 1e4])
 def test_poisson_is_half_the_deviance_far_from_its_minimum_too(dtype, rtol, y):
-    """e^z - y + y log(y / e^z), written out, at outputs up to 60 below and 30 above log y."""
+    """The loss is e^z - y + y log(y / e^z), at outputs up to 60 below and 30 above log y."""
     mesh = Mesh(Topology.layered([1, 1], bias=False), 1, weights=[1.0], dtype=dtype)
     for distance in (-60.0, -41.0, -40.5, -39.5, -20.0, -3.0, 2.0, 30.0):
         z = float(np.dtype(dtype).type(distance + np.log(y or 1.0)))
@@ -50,15 +50,15 @@ def test_poisson_is_half_the_deviance_far_from_its_minimum_too(dtype, rtol, y):
         assert grad[0] == pytest.approx(z * (np.exp(z) - y), rel=rtol), (z, y)
 
 
-def test_huber_does_not_mind_outliers():
-    """A line with a tenth of the values far off, all to one side."""
+def test_huber_is_robust_to_outliers():
+    """A tenth of the targets of a line is shifted far to one side."""
     y = LINE.copy()
     y[::10] += 1e4
     robust = MeshRegressor(loss="huber", **LINEAR).fit(X, y)
     plain = MeshRegressor(**LINEAR).fit(X, y)
     assert np.abs(robust.predict(X) - LINE).max() < 1.0
     assert np.abs(plain.predict(X) - LINE).min() > 100.0
-    flat = np.full(200, 3.0)  # no spread to be found
+    flat = np.full(200, 3.0)  # without spread
     flat[0] = 50.0
     assert np.median(MeshRegressor(loss="huber", **LINEAR).fit(X, flat).predict(X)) == pytest.approx(3.0, abs=1.0)
 
@@ -66,7 +66,7 @@ def test_huber_does_not_mind_outliers():
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("solver", ["lm", "adam", "sgd"])
 def test_every_solver_lowers_every_loss(loss, solver):
-    """From one point of a convex problem, with steps that are small enough."""
+    """The steps are small enough, and start from one point of a convex problem."""
     mesh = Mesh(Topology.mesh(2, 0, 2), 1, dtype="float64", weights=np.full(6, 0.1))
     y = np.stack([COUNTS, COUNTS[::-1]], axis=1)
     if LOSSES[loss].classifies:
@@ -81,8 +81,8 @@ def test_every_solver_lowers_every_loss(loss, solver):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_binary_cross_entropy_of_outputs_that_are_sure(dtype):
-    """An output is its weight times 1: loss and slope down to the last digits, and no overflow."""
+def test_binary_cross_entropy_of_extreme_outputs(dtype):
+    """An output is its weight times 1: loss and slope are accurate to the last digits and do not overflow."""
     eps = np.finfo(dtype).eps
     for output in (0.0, 0.3, 8.0, 30.0, 80.0, 1e4):
         tail = float(np.exp(-np.float64(output)))
@@ -110,7 +110,7 @@ def pinball(d, level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_curvature_of_quantiles(level):
-    """On a net with cycles, with targets within the width of the parabola and beyond it."""
+    """The net has cycles; the targets lie within the width of the parabola and beyond it."""
     rng, topology = np.random.default_rng(1), Topology.mesh(3, 5, 2)
     mesh = Mesh(topology, 4, weights=0.5 * rng.standard_normal(topology.n_edges), dtype="float64")
     inputs, weight = rng.standard_normal((40, 3)), rng.uniform(0.1, 2.0, 40)
@@ -124,7 +124,7 @@ def test_curvature_of_quantiles(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_quantile_is_near_the_pinball_loss_and_below_its_parabolas(level):
-    """The output is the weight; the target 0. Steps of lm need parabolas that lie nowhere below the loss."""
+    """The output is the weight, the target 0. Steps of lm require parabolas that are never below the loss."""
     d = np.linspace(-0.3, 0.3, 121)
     graph, name = Topology(1, 0, 1, [[0, 1]], bias=False), f"quantile:{level}"
     found = [Mesh(graph, 1, dtype="float64", weights=[z]).gradient([[1.0]], [[0.0]], name) for z in d]
@@ -137,7 +137,7 @@ def test_quantile_is_near_the_pinball_loss_and_below_its_parabolas(level):
 
 
 def noisy(n, seed):
-    """A curve with noise whose size depends on x."""
+    """Return a curve with noise whose standard deviation depends on x."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-2, 2, (n, 1))
     return x, np.sin(2 * x[:, 0]) + (0.2 + 0.4 * np.abs(x[:, 0])) * rng.standard_normal(n)
@@ -146,7 +146,7 @@ def noisy(n, seed):
 @pytest.mark.parametrize("solver", ["lm", "adam"])
 @pytest.mark.parametrize("level", [0.1, 0.9])
 def test_a_share_of_new_targets_lies_below_a_quantile(level, solver):
-    """Everywhere: a prediction that does not follow the size of the noise fails for small or for large x."""
+    """This holds for all x: a prediction that ignores the change of the noise fails for small or for large x."""
     model = MeshRegressor(8, loss="quantile", quantile=level, solver=solver, random_state=0).fit(*noisy(2000, 0))
     x, y = noisy(4000, 1)
     below, far = y <= model.predict(x), np.abs(x[:, 0]) > 1

@@ -1,4 +1,4 @@
-"""The public contract of Mesh and its invariances."""
+"""The public interface of Mesh and its invariances."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_adjacency_round_trip_keeps_zero_weights(mesh):
     assert again.dtype == mesh.dtype
     np.testing.assert_array_equal(again.weights, mesh.weights)
     dense = Mesh.from_adjacency(A.toarray(), 3, 2, bias=True)
-    assert dense.topology.n_edges == mesh.topology.n_edges - 9  # eight zero biases and the one above are no edges
+    assert dense.topology.n_edges == mesh.topology.n_edges - 9  # eight zero biases and the edge above are removed
 
 
 def test_plans_are_cached_until_the_graph_changes(mesh, batch, monkeypatch):

@@ -1,4 +1,4 @@
-"""Graphs for time and the nets made of them."""
+"""Graphs with memory and the nets built from them."""
 
 import networkx as nx
 import numpy as np
@@ -29,7 +29,7 @@ def pairs(t):
 
 
 def edge(net, i, j):
-    """The number of an edge."""
+    """Return the index of an edge."""
     found = np.flatnonzero((net.topology.src == i) & (net.topology.dst == j))
     assert len(found) == 1
     return int(found[0])
@@ -39,10 +39,12 @@ def edge(net, i, j):
 
 
 def test_columns_by_hand():
-    t = Topology.columns(1, 2, 1)  # 0 the input, 1 the bias, 2 and 3 columns, 4 the output
+    t = Topology.columns(1, 2, 1)  # 0 is the input, 1 the bias, 2 and 3 columns, 4 the output
     assert pairs(t) == {(0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4), (2, 2), (3, 3), (2, 4), (3, 4)}
     assert pairs(Topology.columns(1, 1, 1, bias=False)) == {(0, 1), (0, 2), (1, 1), (1, 2)}
-    t = Topology.columns(1, 2, 1, leaky=True, bias=False)  # 1 and 2 read, 3 and 4 keep, 5 is the output
+    t = Topology.columns(
+        1, 2, 1, leaky=True, bias=False
+    )  # 1 and 2 are read neurons, 3 and 4 memory neurons, 5 the output
     assert pairs(t) == {(0, 1), (0, 2), (0, 5), (1, 3), (2, 4), (3, 3), (4, 4), (3, 5), (4, 5)}
     assert pairs(Topology.columns(1, 0, 1)) == {(0, 2), (1, 2)}
 
@@ -51,7 +53,7 @@ def test_a_cascade_of_columns_by_hand():
     t = Topology.cascade_of_columns(1, 3, 1, per_stage=2, bias=False)
     loops = {(1, 1), (2, 2), (3, 3)}
     assert pairs(t) == {(0, j) for j in (1, 2, 3, 4)} | loops | {(1, 3), (2, 3)} | {(j, 4) for j in (1, 2, 3)}
-    t = Topology.cascade_of_columns(1, 2, 1, leaky=True, bias=False)  # 1 and 2 read, 3 and 4 keep
+    t = Topology.cascade_of_columns(1, 2, 1, leaky=True, bias=False)  # 1 and 2 are read neurons, 3 and 4 memory neurons
     assert pairs(t) == {(0, 1), (0, 2), (0, 5), (1, 3), (2, 4), (3, 3), (4, 4), (3, 2), (3, 5), (4, 5)}
     assert Topology.cascade_of_columns(2, 5, 2, per_stage=5) == Topology.columns(2, 5, 2)
     without = {(i, j) for i, j in pairs(Topology.cascade_of_columns(2, 5, 2)) if i != j}
@@ -59,16 +61,16 @@ def test_a_cascade_of_columns_by_hand():
 
 
 def test_a_delay_line_by_hand():
-    t = Topology.delay_line(2, 2, 1, 1, bias=False)  # lines 2, 3 and 4, 5; the layer 6; the output 7
+    t = Topology.delay_line(2, 2, 1, 1, bias=False)  # delay lines 2, 3 and 4, 5; layer 6; output 7
     seen = {(i, j) for i in (0, 1, 2, 3, 4, 5) for j in (6, 7)}
     assert pairs(t) == {(0, 2), (2, 3), (1, 4), (4, 5)} | seen | {(6, 7)}
-    t = Topology.delay_line(1, 2, 0, 1, ticks_per_sample=2)  # 0, bias 1, line 2, 3, 4, 5 with taps 3 and 5, output 6
+    t = Topology.delay_line(1, 2, 0, 1, ticks_per_sample=2)  # input 0, bias 1, line 2 to 5 with taps 3 and 5, output 6
     assert pairs(t) == {(0, 2), (2, 3), (3, 4), (4, 5), (0, 6), (3, 6), (5, 6), (1, 6)}
     assert t.n_hidden == 4
 
 
 def test_a_recurrent_net_by_hand():
-    t = Topology.recurrent(1, 2, 1)  # 0 the input, 1 the bias, 2 and 3 hold the state 4 and 5, 6 is the output
+    t = Topology.recurrent(1, 2, 1)  # input 0, bias 1, state neurons 4 and 5 with held copies 2 and 3, output 6
     state = {(i, j) for i in (0, 1, 2, 3) for j in (4, 5)}
     assert pairs(t) == {(4, 2), (5, 3)} | state | {(1, 6), (4, 6), (5, 6)}
     t = Topology.recurrent(1, 1, 1, n_layer=1, lags=1, bias=False)  # line 1 to 3, held 4, 5, state 6, layer 7, output 8
@@ -118,8 +120,8 @@ def test_components_and_the_cost_of_influence(t):
     assert t.influence_cost() == t.influence_cost(np.ones(t.n_edges, bool))
 
 
-def test_columns_cost_what_the_forward_pass_costs():
-    """Fan-in times edges, whatever the number of columns; fixed edges cost nothing."""
+def test_influence_cost_of_columns():
+    """The cost is the sum of fan-in over edges for any number of columns; fixed edges cost nothing."""
     assert Topology.columns(3, 1000, 1).influence_cost() == 2 * 1000 * 5
     line = networks.delay_line(1, 20, 4, 1)
     assert line.topology.influence_cost(~line.ties.fixed) == 4 * (1 + 20 + 1)
@@ -140,7 +142,7 @@ def test_self_loops_begin_as_time_constants():
 
 def test_leaks_are_fixed():
     net = networks.columns(1, 2, 1, memory=(2, 4), leaky=True, dtype="float64", random_state=0)
-    first, second = (2, 4), (3, 5)  # who reads and who keeps
+    first, second = (2, 4), (3, 5)  # read neurons and memory neurons
     for (reads, keeps), tau in ((first, 2), (second, 4)):
         assert net.weights[edge(net, reads, keeps)] == pytest.approx(1 / tau, rel=1e-12)
         assert net.weights[edge(net, keeps, keeps)] == pytest.approx(1 - 1 / tau, rel=1e-12)
@@ -152,7 +154,7 @@ def test_leaks_are_fixed():
 
 @pytest.mark.parametrize("stay", [1, 2, 3])
 def test_a_delay_line_delays(stay):
-    """Tap m holds, to the bit, the sample m steps before the one that readers see beside it."""
+    """Tap m holds exactly the sample m steps before the one that its readers receive at the same time."""
     length, samples = 3, 6
     net = networks.delay_line(2, length, 1, 1, ticks_per_sample=stay, ticks=samples * stay, random_state=0)
     x = np.random.default_rng(0).standard_normal((samples, 1, 2)).astype(np.float32)
@@ -160,7 +162,7 @@ def test_a_delay_line_delays(stay):
     t = net.topology
     for i in range(2):
         taps = t.n_clamped + i * length * stay + stay * np.arange(1, length + 1) - 1
-        for k in range(samples * stay):  # what tick k + 1 reads
+        for k in range(samples * stay):  # the states that tick k + 1 reads
             now = k // stay
             assert states[k, i] == x[now, 0, i]
             want = [x[now - m, 0, i] if now >= m else 0.0 for m in range(1, length + 1)]
@@ -182,7 +184,7 @@ def test_spectral_radius_and_scale_of_a_reservoir(n, memory):
     outside = A[:3, reads]
     assert np.abs(outside).max() <= 0.3
     assert outside.std() > 0.1
-    assert net.n_parameters == n + 3  # what an output reads
+    assert net.n_parameters == n + 3  # the edges of one output
     assert (t.dst[~net.ties.fixed] == t.outputs[0]).all()
     if memory is not None:
         tau = np.geomspace(2, 9, n)
@@ -191,7 +193,7 @@ def test_spectral_radius_and_scale_of_a_reservoir(n, memory):
 
 
 def test_dead_edges_of_a_delay_line():
-    """In two ticks only the first tap is ever read: x -> y, bias -> y, x -> tap, tap -> y are alive."""
+    """Two ticks only reach the first tap: x -> y, bias -> y, x -> tap and tap -> y are live."""
     net = networks.delay_line(1, 3, 0, 1, ticks=2)
     alive = {(int(net.topology.src[e]), int(net.topology.dst[e])) for e in np.flatnonzero(~net.dead_edges())}
     assert alive == {(0, 5), (1, 5), (0, 2), (2, 5)}

@@ -16,7 +16,7 @@ def test_weights_and_parameters():
     assert m.weights.tolist() == [3.0, 3.0, 2.0]
     with pytest.raises(ValueError, match="read-only"):
         m.weights[0] = 1.0
-    m.weights = [1.0, 1.0, 5.0]  # a fixed weight can be set, but is not learned
+    m.weights = [1.0, 1.0, 5.0]  # a fixed weight can be assigned, but is not trained
     assert m.values.tolist() == [1.0, 5.0]
     m.weights = m.draw_weights(0)
     assert m.weights[2] == 5.0
@@ -54,7 +54,7 @@ def test_refusals(parameter, match):
 
 def test_edits_keep_ties():
     ties = Ties(6, [0, 1, 0, -1, 2, 2])
-    edited, origin = ties.edited(np.array([0, 2, 3, -1, 4, -1]))  # edges 1 and 5 are gone, two are new
+    edited, origin = ties.edited(np.array([0, 2, 3, -1, 4, -1]))  # edges 1 and 5 are removed, two are new
     assert origin.tolist() == [0, 2, -1, -1]
     assert edited.tied.tolist() == [0, 0, -1, 2, 1, 3]
     whole = ties.whole(np.array([True, True, False, True, True, True]))

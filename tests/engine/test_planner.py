@@ -1,4 +1,4 @@
-"""Which method is taken, what it is predicted to cost, and what happens when memory is short."""
+"""The choice of the gradient method, its predicted cost, and the fallback when memory is short."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_a_rate_is_measured_on_request(mesh):
 
 
 def sizes(lists):
-    """Entries and rows of every list of a table."""
+    """Return the numbers of entries and rows of every list of a table."""
     ends = lists.ptr[lists.start].astype(int)
     return np.diff(ends), np.diff(lists.start.astype(int))
 
@@ -57,7 +57,7 @@ def sizes(lists):
 @pytest.mark.parametrize("ticks", [1, 2, 3, 5])
 @pytest.mark.parametrize("density", [0.4, 1.0])
 def test_costs_count_what_kernels_visit(method, ticks, jacobian, density):
-    """The work of a plan is the entries and rows that its lists make kernels visit."""
+    """The operations of a plan are the entries and rows of its lists that the kernels visit."""
     m = Mesh(Topology.mesh(4, 12, 3, density=density, random_state=3), ticks, activation="tanh")
     plan = m.engine("jacobian" if jacobian else "gradient", method).plan
     c = plan.course
@@ -121,8 +121,8 @@ def test_the_sampled_cost_is_near_the_exact_one(monkeypatch):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("jacobian", [False, True])
-def test_what_is_counted_is_what_is_compiled(method, jacobian):
-    """The price of a method and the plan that it makes come from one walk."""
+def test_counted_and_compiled_plans_agree(method, jacobian):
+    """The cost estimate and the compiled plan of a method use the same traversal."""
     need = "jacobian" if jacobian else "gradient"
     for ticks in (1, 2, 3, 6):
         m = Mesh(Topology.mesh(3, 14, 2, density=0.3, random_state=1), ticks, activation="tanh")

@@ -1,4 +1,4 @@
-"""Bad input of every kind: refused by name, with what to do; overflow shows."""
+"""Invalid input of every kind: errors name the value and the fix; overflow is visible."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_an_output_out_of_reach_is_named():
 @pytest.mark.parametrize(("dtype", "big"), [("float32", 1e30), ("float64", 1e200)])
 @pytest.mark.filterwarnings("ignore")  # numpy may warn on inf - inf in the tensor oracle
 def test_overflow_shows(activation, dtype, big):
-    """A state too large for the dtype is inf or nan in the result, never a finite number; others are what they are."""
+    """A state that is too large for the dtype becomes inf or nan, never a finite number; other results are the same."""
     t = Topology.layered([1, 2, 2, 1], bias=False)
     m = Mesh(t, activation=activation, weights=np.full(t.n_edges, big), dtype=dtype)
     for B in (1, 7, 65):

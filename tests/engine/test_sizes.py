@@ -1,4 +1,4 @@
-"""How large nets are by default, and tables with more columns than rows."""
+"""Default sizes of networks, and tables with more columns than rows."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_hidden_and_activation_by_default():
     some = MeshClassifier(hidden=16, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
     assert some.mesh_.activations[:2] == ["relu", "elu"]
     tried = MeshClassifier(hidden=8, max_epochs=1, random_state=0).fit(X, y)
-    assert set(tried.mesh_.activations[:8]) == {"tanh"}  # lm might do better, and kinks are not for it
+    assert set(tried.mesh_.activations[:8]) == {"tanh"}  # lm is a candidate, and it requires smooth activations
     tiny = MeshClassifier(max_epochs=1, l2=0.01, random_state=0).fit(X[:60], y[:60])
     assert (tiny.mesh_.topology.n_hidden, set(tiny.mesh_.activations[:16])) == (16, {"tanh"})
     few = MeshClassifier(hidden=5, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
@@ -47,12 +47,12 @@ def test_a_rotation_is_undone_exactly(ticks):
     X, new = rng.normal(size=(6, 11)), rng.normal(size=(20, 11))
     X -= X.mean(axis=0)
     turn = Rotation.of(X)
-    assert turn.rank == 5  # of 6 rows with mean 0
+    assert turn.rank == 5  # 6 rows with mean 0 have rank 5
     turned = turn.inputs(X)
     assert np.isclose(np.mean(turned**2), 1)
     assert np.allclose(turned.T @ turned, np.diag(np.diag(turned.T @ turned)), atol=1e-9)  # principal axes
     ratio = np.linalg.norm(X[0] - X[1]) / np.linalg.norm(turned[0] - turned[1])
-    assert np.isclose(np.linalg.norm(X[2] - X[4]), ratio * np.linalg.norm(turned[2] - turned[4]))  # nothing is lost
+    assert np.isclose(np.linalg.norm(X[2] - X[4]), ratio * np.linalg.norm(turned[2] - turned[4]))  # same distances
     small = Mesh(Topology.mesh(5, 3, 2), ticks, ["relu", "elu", "tanh"], dtype="float64", random_state=1)
     large = turn.undone(small)
     assert large.topology.n_inputs == 11
@@ -67,7 +67,7 @@ def test_a_wide_table_is_learned_and_kept(kind, options, tmp_path):
     y = (target > np.median(target)).astype(int) if kind is MeshClassifier else target
     model = kind(**options, max_epochs=40, random_state=0).fit(X, y)
     assert model.mesh_.topology.n_inputs == model.n_features_in_ == 150
-    assert model.score(X, y) > 0.9  # 24 points in 150 dimensions can be told apart
+    assert model.score(X, y) > 0.9  # 24 points in 150 dimensions are linearly separable
     assert model.feature_importances_.shape == (150,)
     model.save(tmp_path / "wide.mesh")
     assert np.allclose(meshnn.load(tmp_path / "wide.mesh").predict(X), model.predict(X))

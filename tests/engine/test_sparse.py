@@ -1,4 +1,4 @@
-"""Sparse features: what a OneHotEncoder gives by default."""
+"""Sparse features, the default output of a OneHotEncoder."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_a_sparse_matrix_is_what_it_holds(make, estimator):
 
 
 def test_block_by_block_nothing_changes(monkeypatch):
-    monkeypatch.setattr(_scaling.row_blocks, "__defaults__", (7 * 4,))  # rows and columns do not come out even
+    monkeypatch.setattr(_scaling.row_blocks, "__defaults__", (7 * 4,))  # sizes that are not multiples of the block size
     weight = RNG.random(150)
     scaling = _scaling.Scaling.learn(sparse.csr_array(THIN), Y[:, None], weight, True, LOSSES["squared_error"])
     mean = np.average(THIN, axis=0, weights=weight)
@@ -51,7 +51,7 @@ def test_block_by_block_nothing_changes(monkeypatch):
         type(model.mesh_), "forward", lambda mesh, X, **more: calls.append(len(X)) or forward(X, **more)
     )
     assert model.predict_proba(sparse.csr_array(X)).shape == (150, 3)
-    assert calls == [7] * 21 + [3]  # never more than a block is written out
+    assert calls == [7] * 21 + [3]  # at most one block is dense at a time
 
 
 def test_the_default_encoder_in_a_pipeline():

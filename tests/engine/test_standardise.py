@@ -1,15 +1,15 @@
-"""Running standardisation: plain moments while nothing happens, and those of today soon after something did."""
+"""Running standardisation: plain moments on a steady stream, recent moments soon after a change."""
 
 import numpy as np
 import pytest
 
 from meshnn import Mesh, Topology
 
-MEMORY = 2000  # samples that count in the long run
+MEMORY = 2000  # effective number of samples on a long stream
 
 
 def new_stream(n, moments=None):
-    """Copies its inputs to its outputs, and standardises both; a target that is NaN changes nothing."""
+    """Return a stream that copies its inputs to its outputs and standardises both; a NaN target changes nothing."""
     topology = Topology(n, 0, n, np.array([(i, n + i) for i in range(n)]), bias=False)
     mesh = Mesh(topology, 1, dtype="float64", weights=np.ones(n))
     stream = mesh.stream(memory="none", ticks_per_sample=1, scale=True)
@@ -19,10 +19,10 @@ def new_stream(n, moments=None):
 
 
 def standardised(X, moments=None):
-    """Each row by the moments of those before it."""
+    """Standardise each row with the moments of the rows before it."""
     X = np.atleast_2d(np.asarray(X, dtype=float).T).T
     stream = new_stream(X.shape[1], moments)
-    stream.room.y_moments[1:3] = [[0.0], [1.0]]  # outputs as they are
+    stream.room.y_moments[1:3] = [[0.0], [1.0]]  # no scaling of outputs
     Z = stream.run(X)
     if moments is not None:
         moments[:] = stream.room.x_moments
@@ -35,7 +35,7 @@ def test_moments_of_all_so_far():
     np.testing.assert_allclose(moments[1:3], [X.mean(0), X.var(0)], rtol=1e-10)
     for t in (2, 50, 499):
         np.testing.assert_allclose(Z[t], np.clip((X[t] - X[:t].mean(0)) / X[:t].std(0), -4, 4), rtol=1e-9)
-    stream = new_stream(2)  # outputs have the size of the targets
+    stream = new_stream(2)  # outputs have the scale of the targets
     stream.room.y_moments[:] = stream.room.x_moments[:] = moments
     np.testing.assert_allclose(stream.peek(X.mean(0) + 1.0), X.mean(0) + 1.0, rtol=1e-9)
 
@@ -48,10 +48,10 @@ def test_first_rows_and_missing_numbers_say_nothing():
     np.testing.assert_allclose(moments[1:3, 0], [5.25, 0.1875])
     stream = new_stream(1)
     stream.room.x_moments[1:3] = [[0.0], [1.0]]
-    assert stream.peek([1.0]) == 0  # before any target
+    assert stream.peek([1.0]) == 0  # before the first target
     stream.run(np.zeros((6, 1)), np.array(given[:6]))
     np.testing.assert_array_equal(stream.room.y_moments[:, 0], moments[:, 0])
-    assert stream.learned == 0  # a target that never varied, or is missing, has no standardised value
+    assert stream.learned == 0  # a constant or missing target has no standardised value
 
 
 def test_a_wild_value_counts_little():
@@ -70,7 +70,7 @@ def test_another_size_is_found_within_two_blocks(factor, shift):
     _, moments = standardised(rng.normal(size=3000))
     later = factor * rng.normal(size=2000) + (shift if factor > 1 else 0.0)
     standardised(later[:256], moments)
-    assert 0.1 < np.sqrt(moments[2, 0]) / factor < 10.0  # the first block may have begun before
+    assert 0.1 < np.sqrt(moments[2, 0]) / factor < 10.0  # the first block may have started earlier
     standardised(later[256:], moments)
     assert 0.5 < np.sqrt(moments[2, 0]) / factor < 2.0
     standardised(rng.normal(size=256), moments)
@@ -81,7 +81,7 @@ def test_another_size_is_found_within_two_blocks(factor, shift):
 def test_a_constant_and_a_ramp_are_no_surprise():
     ramp = np.arange(20_000.0)
     want = np.zeros(2)
-    for t, x in enumerate(ramp):  # plain forgetting, no more
+    for t, x in enumerate(ramp):  # plain exponential forgetting
         rate = max(1 / (t + 1), 1 / MEMORY)
         want = want[0] + rate * (x - want[0]), (1 - rate) * (want[1] + rate * (x - want[0]) ** 2)
     np.testing.assert_allclose(standardised(ramp)[1][1:3, 0], want, rtol=1e-9)

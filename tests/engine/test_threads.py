@@ -1,4 +1,4 @@
-"""Any number of threads gives the same bits, and many callers at once are safe."""
+"""Results are bit-identical for any number of threads, and concurrent calls are safe."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def problem(dtype="float32", batch=5000):
 
 
 def run(program, **options):
-    """Run a program in a process of its own; what it prints."""
+    """Run a program in a separate process and return its output."""
     text = textwrap.dedent(program)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, **options)
     assert done.returncode == 0, done.stderr
@@ -84,7 +84,7 @@ def test_threads_are_started_when_there_is_work_for_them():
 
 
 def in_many_threads(count, work):
-    """Run work(k) in `count` threads at once."""
+    """Run work(k) in `count` threads at the same time."""
     threads = [threading.Thread(target=work, args=(k,)) for k in range(count)]
     for t in threads:
         t.start()
@@ -151,7 +151,7 @@ def test_an_error_in_a_bucket_leaves_the_workers_usable(bad):
     "m.engine('epochs') and steps()",
 ])  # fmt: skip
 def test_ctrl_c_ends_compiled_epochs(call):
-    """Within one call that would take hours; the weights stay finite, and the next call is right."""
+    """The signal arrives within one call that would take hours; the weights stay finite, and the next call works."""
     program = f"""
         import numpy as np
         from meshnn import Mesh, Topology
@@ -212,5 +212,5 @@ def test_many_calls_take_no_more_memory_than_a_few():
         some(10)
         print(some(10) - some(60))
     """
-    env = os.environ | {"MALLOC_MMAP_THRESHOLD_": "16384"}  # free memory goes back to the system
-    assert float(run(program, env=env)) > -10.0  # MiB; one net with its plans and workspaces takes about one
+    env = os.environ | {"MALLOC_MMAP_THRESHOLD_": "16384"}  # free memory returns to the system
+    assert float(run(program, env=env)) > -10.0  # MiB; one net with its plans and workspaces takes about 1 MiB

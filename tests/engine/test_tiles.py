@@ -1,4 +1,4 @@
-"""Tiles, input projections, topological passes, half rows: the same numbers as without them, and that they are used."""
+"""Tiles, input projections, topological passes and half rows: they are used and do not change the results."""
 
 import platform
 
@@ -14,16 +14,16 @@ from meshnn.plan.tiles import PADDING, SIDE, tile
 from meshnn.training import train
 from solver_options import with_solver
 
-#: Sizes around those of vectors, pieces and rows of samples in both dtypes.
+#: Sizes around those of vectors, blocks and rows of samples in both dtypes.
 BATCHES = (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 63, 64, 65, 97, 105)
 
 
-# -- the finder ------------------------------------------------------------------------------------------------------
+# -- detection of tiles ------------------------------------------------------------------------------------------------
 
 
 @st.composite
 def lists(draw):
-    """Rows of sorted columns, many of them alike: equal, equal but for some, or not at all."""
+    """Return rows of sorted columns, many of which are equal, nearly equal or different."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n, rows = draw(st.integers(1, 40)), []
     for _ in range(draw(st.integers(0, 6))):
@@ -90,13 +90,13 @@ def check(case, methods, tolerance=None):
 def test_every_size_of_batch(batch, dtype):
     rng = np.random.default_rng(batch)
     case = case_of(Topology.mesh(6, 13, 3), 3, dtype, batch, rng)
-    assert case.mesh.engine("gradient", "adjoint").plan.course.lists.run.any()  # else nothing is tested
+    assert case.mesh.engine("gradient", "adjoint").plan.course.lists.run.any()  # the test requires runs
     check(case, ("factored", "adjoint"))
 
 
 @pytest.mark.parametrize("activation", ["relu", "identity", "sigmoid"])
 def test_a_small_batch_after_a_large_one(activation):
-    """Half a row is computed where the other half holds what a larger batch, which went astray, has left."""
+    """Half a row is computed; the other half holds values of a larger batch that diverged."""
     rng = np.random.default_rng(0)
     case = case_of(Topology.mesh(6, 13, 3, self_loops=True), 4, "float32", 10, rng, activation=activation)
     mesh = case.mesh
@@ -138,13 +138,13 @@ def test_a_graph_that_settles_runs_in_one_pass(density, activation, dtype):
 
 @pytest.mark.parametrize("ticks", [1, 4, 10, 16, 17, 18, 19])
 def test_ticks_around_the_longest_path(ticks):
-    topology = Topology.cascade(2, 16, 2)  # whose longest path has 17 edges
+    topology = Topology.cascade(2, 16, 2)  # the longest path has 17 edges
     case = case_of(topology, ticks, "float64", 9, np.random.default_rng(ticks))
     assert case.mesh.engine("gradient", "adjoint").plan.course.topological_pass == (ticks >= 17)
     check(case, ("adjoint", "factored", "auto"))
 
 
-# -- the rest --------------------------------------------------------------------------------------------------------
+# -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
 def test_denormals_are_flushed_in_kernels_and_nowhere_else():
@@ -163,12 +163,12 @@ def test_denormals_are_flushed_in_kernels_and_nowhere_else():
     assert mesh.forward([[1.0]])[0, 0] == (0 if platform.machine() in ("x86_64", "AMD64", "aarch64") else tiny)
     for call in calls:
         call()
-        assert np.float32(1e-30) * np.float32(1e-12) == tiny  # this thread goes on as before
+        assert np.float32(1e-30) * np.float32(1e-12) == tiny  # the mode of this thread is restored
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_steps_in_halves_are_steps(dtype):
-    """A batch of one row of samples, which is cut into two halves, learns what the same steps by hand learn."""
+    """A batch of one row of samples, which is split into halves, takes the same steps as plain Python."""
     rng = np.random.default_rng(0)
     size = 64 if dtype == "float32" else 32
     n = 2 * size
@@ -176,7 +176,7 @@ def test_steps_in_halves_are_steps(dtype):
     mesh = Mesh(Topology.layered([150, 300, 3]), activation="tanh", dtype=dtype, random_state=0)
     twin = Mesh(mesh.topology, mesh.ticks, "tanh", weights=mesh.weights, dtype=dtype)
     cost = mesh.engine("epochs", batch=size).plan.cost
-    assert size * cost.work >= 2_000_000  # else nothing is tested
+    assert size * cost.work >= 2_000_000  # otherwise the batch is not split
     assert cost.tiled > 0.9
     options = {"solver": "sgd", "momentum": 0.0, "nesterov": False, "schedule": "constant", "learning_rate": 0.1}
     list(train(mesh, X, y, batch_size=size, max_epochs=1, l2=0.0, random_state=0, tol=0.0, **with_solver(options)))
@@ -189,7 +189,7 @@ def test_steps_in_halves_are_steps(dtype):
 @examples(200)
 @given(data=st.data())
 def test_runs_of_numbers(data):
-    """Whatever the stretches are, copying them is looking every number up."""
+    """Copying runs equals looking up every number, for runs of any length."""
     from meshnn.plan import lists
 
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))

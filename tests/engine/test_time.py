@@ -1,4 +1,4 @@
-"""Sequences: refusals, curvature and training; gradients in time are in test_gradient.py."""
+"""Sequences: errors, curvature and training; test_gradient.py tests the gradients in time."""
 
 import math
 from dataclasses import replace
@@ -47,7 +47,7 @@ def test_refusals(options, value):
 
 
 def curvature_by_autograd(case):
-    """J' H J summed over all looks, with the Hessian of each loss by autograd."""
+    """Return J' H J summed over all evaluated outputs, with the Hessian of each loss by autograd."""
     t, A, y = case.mesh.topology, torch.tensor(case.dense()), torch.tensor(case.y)
     J = torch.autograd.functional.jacobian(lambda A: torch_readouts(case, A), A).numpy()[:, :, :, t.src, t.dst]
     J, Y = by_parameters(case.mesh, J), torch_readouts(case, A)
@@ -57,7 +57,7 @@ def curvature_by_autograd(case):
         target = (y[k] if case.by_tick else y)[b : b + 1]
         loss = partial(lambda target, z: _TORCH_LOSSES[case.loss](z, target).sum(), target)
         H = torch.autograd.functional.hessian(loss, Y[k, b : b + 1]).numpy()[0, :, 0, :]
-        if case.loss == "huber":  # beyond the width that of a parabola which touches the loss
+        if case.loss == "huber":  # beyond the width, the curvature is that of a parabola that touches the loss
             H = np.diag(1 / np.maximum(np.abs((Y[k, b] - target[0]).numpy()), 1.0))
         total += weight[k, b] * J[k, b].T @ H @ J[k, b]
     return total
@@ -79,7 +79,7 @@ def test_curvature_equals_autograd(loss, data):
 
 
 def sequences(seed=0, count=150, ticks=7):
-    """Sequences of different lengths whose label is the sign of their sum, filled up with zeros."""
+    """Return sequences of different lengths, padded with zeros, whose label is the sign of their sum."""
     rng = np.random.default_rng(seed)
     length = rng.integers(2, ticks + 1, count)
     within = np.arange(ticks)[:, None] < length
@@ -96,7 +96,7 @@ def memory_net(dtype="float64"):
 @pytest.mark.parametrize("size", [None, 64])
 @pytest.mark.parametrize("reads", [False, True])
 def test_compiled_epochs_are_steps_one_by_one(reads, size):
-    """With gradient="influence" every step is a call."""
+    """With gradient="influence" every step is a separate call."""
     X, sums, within, _, length = sequences()
     options = {"readout": within / length} if reads else {"loss_ticks": within}
     y = (sums > 0).astype(int)

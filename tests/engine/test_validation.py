@@ -1,4 +1,4 @@
-"""Held-out samples of the user, and scores instead of the loss."""
+"""Hold-out samples passed by the user, and scores instead of the loss."""
 
 import numpy as np
 import pandas as pd
@@ -31,11 +31,11 @@ def test_the_weights_that_do_best_on_given_samples_are_kept():
     validation = model.history_["validation"]
     assert len(validation) == 30
     assert held_out_loss(model) == pytest.approx(validation.min(), rel=1e-9)
-    # all samples are learned from
+    # all samples are used for training
     np.testing.assert_allclose(model.preprocessing_.scaling.x_mean, X[LEARN].mean(axis=0))
     plain = MeshClassifier(**OPTIONS, l2=1e-3).fit(X[LEARN], Y[LEARN])
     np.testing.assert_array_equal(model.history_["loss"], plain.history_["loss"])
-    both = fit(early_stopping=True, l2=1e-3)  # nothing else is held out
+    both = fit(early_stopping=True, l2=1e-3)  # no other samples are held out
     np.testing.assert_array_equal(both.mesh_.weights, model.mesh_.weights)
     stopped = fit(tol=1e-4, early_stopping=EarlyStopping(validation_fraction=None, patience=3), max_epochs=200)
     assert "validation loss fell by less than" in stopped.history_[-1].note
@@ -73,7 +73,7 @@ def test_tables_sparse_matrices_and_labels():
     model = fit(y=labels, **options)
     assert model.history_["validation"].max() == model.score(X[HOLD], labels[HOLD])
     column = MeshRegressor(**OPTIONS | {"max_epochs": 2}).fit(X[LEARN], Y[LEARN], X_val=X[HOLD], y_val=Y[HOLD][:, None])
-    assert column.predict(X).shape == (150,)  # as y has it
+    assert column.predict(X).shape == (150,)  # the shape of y
 
 
 def test_checkpoints_and_files(tmp_path):
@@ -90,7 +90,7 @@ def test_checkpoints_and_files(tmp_path):
     whole.save(path)
     assert meshnn.load(path).early_stopping == EarlyStopping(scoring="accuracy")
     run = tmp_path / "callable.mesh"
-    for _ in range(2):  # another function each time; whether it does the same nobody can know
+    for _ in range(2):  # functions cannot be compared, so a new function counts as a different one
         scored = EarlyStopping(scoring=lambda model, X, y: 0.0)
         fit(early_stopping=scored, max_epochs=2, callbacks=Checkpoint(run))
     fit(early_stopping=scored, max_epochs=2).save(path)

@@ -135,7 +135,7 @@ def test_the_index_of_a_frame_is_no_feature(tmp_path):
     encoder = Encoder.learn(loaded.table, "y")
     assert encoder.feature_names == ["x"]
     assert any("id is the index of pandas" in note for note in loaded.notes)
-    assert target_column(loaded.table, "id").values.tolist() == frame.index.tolist()  # by name it can be had
+    assert target_column(loaded.table, "id").values.tolist() == frame.index.tolist()  # available by name
 
 
 def test_rows_without_a_target_are_skipped(tmp_path):
@@ -143,9 +143,9 @@ def test_rows_without_a_target_are_skipped(tmp_path):
     goal = target_column(read_table(tmp_path / "t.csv").table, "y")
     assert (goal.values.tolist(), goal.skipped) == (["a", "b", "a"], 2)
     assert any("2 rows without a value skipped" in note for note in goal.notes)
-    with pytest.raises(DataError, match="column z") as caught:  # not about the gaps in rows that are skipped
+    with pytest.raises(DataError, match="column z") as caught:  # not the missing values in rows that are skipped
         Encoder.learn(goal.table, "y")
-    assert (caught.value.row, caught.value.value) == (5, "inf")  # as the file counts
+    assert (caught.value.row, caught.value.value) == (5, "inf")  # the row number of the file
     with pytest.raises(DataError, match="0 rows with a value"):
         target_column(pa.table({"y": [None, float("nan")]}), "y")
 

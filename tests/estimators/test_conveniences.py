@@ -1,4 +1,4 @@
-"""Small things that users of scikit-learn are used to."""
+"""Conventions and attributes that users of scikit-learn expect."""
 
 import subprocess
 import sys
@@ -58,7 +58,7 @@ def test_logarithms_of_probabilities():
     labels = MeshClassifier(3, **OPTIONS).fit(X, np.stack([Y > 0, Y > 1], axis=1).astype(int))
     for each in (model, labels):
         np.testing.assert_allclose(each.predict_log_proba(X), np.log(each.predict_proba(X)), rtol=1e-12, atol=1e-14)
-    sure = np.array([[0.0, 2000.0, -3000.0]])  # a probability of exp(-2000) is 0, its logarithm is not
+    sure = np.array([[0.0, 2000.0, -3000.0]])  # exp(-2000) rounds to 0, its logarithm is finite
     np.testing.assert_array_equal(LOSSES["cross_entropy"].log_predicted(sure), [[-2000.0, 0.0, -5000.0]])
     np.testing.assert_array_equal(LOSSES["binary_cross_entropy"].log_predicted(sure), [[-np.log(2), 0.0, -3000.0]])
 

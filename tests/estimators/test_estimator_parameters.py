@@ -39,7 +39,7 @@ def test_a_grid_search_reaches_into_objects():
     search = GridSearchCV(model, grid, cv=2).fit(X, Y)
     assert search.best_params_["solver__learning_rate"] == 0.05
     assert search.best_estimator_.solver.learning_rate == search.best_estimator_.history_["learning_rate"].max() == 0.05
-    assert model.solver == Adam(schedule="constant")  # what was given is as it was
+    assert model.solver == Adam(schedule="constant")  # the parameter is unchanged
     through = make_pipeline(StandardScaler(), model).set_params(meshclassifier__solver__learning_rate=0.1)
     assert through[-1].solver.learning_rate == 0.1
     for name, value in (("solver__learning_rate", -1.0), ("early_stopping__patience", 0)):
@@ -49,8 +49,8 @@ def test_a_grid_search_reaches_into_objects():
 
 def test_patience_decides_when_to_stop():
     model = MeshClassifier(4, solver="lm", tol=1e3, early_stopping=EarlyStopping(None, patience=3), **OPTIONS)
-    assert model.fit(X, Y).n_iter_ == 4  # the first, and three that do not gain that much
-    assert np.isnan(model.history_["validation"]).all()  # nothing is held out
+    assert model.fit(X, Y).n_iter_ == 4  # the first epoch, and three with too small a gain
+    assert np.isnan(model.history_["validation"]).all()  # no hold-out set
 
 
 CASES = {
@@ -89,13 +89,13 @@ def test_all_of_a_prototype_is_taken(mesh):
     np.testing.assert_allclose(model.mesh_.weights, given.weights, atol=1e-6)
     if mesh is not prototype:
         assert model.mesh_ is not mesh
-        np.testing.assert_array_equal(mesh.weights, given.weights)  # it does not learn itself
+        np.testing.assert_array_equal(mesh.weights, given.weights)  # the prototype is not trained
 
 
 def test_a_warm_start_knows_the_prototype():
     model = MeshClassifier(mesh=prototype(), warm_start=True, **OPTIONS).fit(X, Y)
     mesh = model.mesh_
-    assert model.set_params(mesh=prototype()).fit(X, Y).mesh_ is mesh  # another like it
+    assert model.set_params(mesh=prototype()).fit(X, Y).mesh_ is mesh  # an equal prototype
     other = prototype()
     other.weights = 2 * other.weights
     with pytest.raises(MeshError, match="mesh changed"):
@@ -117,7 +117,7 @@ def test_lm_has_no_partial_fit(kind, solver):
 
 
 class Watch:
-    """A callback of scikit-learn that is propagated, counts epochs and may stop after some of them."""
+    """A callback of scikit-learn that is propagated, counts epochs and can stop the fit after a number of them."""
 
     max_propagation_depth = None
 
@@ -165,7 +165,7 @@ def test_callbacks_of_sklearn_go_through_pipelines_and_searches(capsys):
     assert watch.hooks.count("end epoch") == 6
     watch = Watch()
     GridSearchCV(model, {"hidden": [2, 3]}, cv=2).set_callbacks(watch, callback.ProgressBar(None)).fit(X, Y)
-    assert watch.hooks.count("end epoch") == 5 * 6  # two folds of each, and the best on all
+    assert watch.hooks.count("end epoch") == 5 * 6  # two folds per candidate, and the refit
     assert "MeshClassifier" in capsys.readouterr().out
 
 

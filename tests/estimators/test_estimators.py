@@ -1,4 +1,4 @@
-"""The estimators as scikit-learn's users know them."""
+"""The estimators in scikit-learn's checks, pipelines and searches, and their training."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ from meshnn.training import SGD, Adam, Checkpoint, EarlyStopping, train
 from solver_options import solver_with
 
 
-@parametrize_with_checks([  # penalties are given: to try some takes most of the time of a fit, and checks the same
+@parametrize_with_checks([  # a fixed penalty: the search would take most of the time of a fit
     MeshClassifier(hidden=3, solver="adam", l2=0.01, max_epochs=60),
     MeshRegressor(hidden=4, solver="lm", l2=0.01, max_epochs=60),
 ])  # fmt: skip
 def test_all_checks_of_scikit_learn(estimator, check, monkeypatch):
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # or one check is skipped
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # otherwise one check is skipped
     if "sample_weight_equivalence" in check.func.__name__:
-        # samples that are there twice are held out otherwise than heavy ones, as in every cross-validation
+        # repeated samples and weighted samples are split differently into training and hold-out sets
         estimator.set_params(l2=0.1)
     check(estimator)
 
@@ -35,12 +35,12 @@ def iris():
 
 
 def quick(**options):
-    """Without trials of penalties, which take most of the time of a fit; see test_search.py."""
+    """Fit without the search for penalties, which takes most of the time of a fit; test_search.py tests it."""
     default = {"hidden": "auto" if "mesh" in options else 4, "max_epochs": 30, "l2": 1e-3, "random_state": 0}
     return MeshClassifier(**default | options)
 
 
-# -- as a part of larger things --------------------------------------------------------------------------------------
+# -- in pipelines, searches and ensembles ------------------------------------------------------------------------------
 
 
 def test_pipelines_grids_and_cross_validation(iris):
@@ -73,7 +73,7 @@ def test_labels_that_cannot_be(iris, labels):
 
 def test_outputs_of_two_and_of_more_classes(iris):
     X, y = iris
-    model = quick(solver="lm").fit(X, y)  # in float64
+    model = quick(solver="lm").fit(X, y)  # trained in float64
     assert model.decision_function(X).shape == (150, 3)
     probabilities = model.predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
@@ -143,7 +143,7 @@ def test_topologies(iris):
         with pytest.raises(MeshError, match=message) as refusal:
             model.fit(X, y)
         assert "\n" not in str(refusal.value)
-        with pytest.raises(NotFittedError):  # nothing half done is left behind
+        with pytest.raises(NotFittedError):  # no attributes remain from the failed fit
             model.predict(X)
 
 
@@ -202,16 +202,16 @@ def test_early_stopping_holds_out_for_real(iris):
     validation = model.history_["validation"]
     assert np.isfinite(validation).all()
     assert len(model.history_) == 60
-    # the scaling knows the kept samples only: 120 of 150
+    # the scaling uses the training samples only: 120 of 150
     assert not np.allclose(model.preprocessing_.scaling.x_mean, X.mean(axis=0))
-    # the weights are those of the best row
+    # the weights are those of the best epoch
     held_out = HoldoutSplit.stratified(150, 30, int(np.random.SeedSequence(0).generate_state(3)[0]), y).held
     assert np.bincount(y[held_out]).tolist() == [10, 10, 10]
     margins = model.decision_function(X[held_out])
     kept = -(margins - np.logaddexp.reduce(margins, axis=1, keepdims=True))[np.arange(30), y[held_out]].mean()
     assert kept == pytest.approx(validation.min(), rel=1e-9)
     spoilt = X.copy()
-    spoilt[held_out] += 100  # changes nothing that is learned from
+    spoilt[held_out] += 100  # hold-out rows do not affect training
     again = quick(early_stopping=EarlyStopping(validation_fraction=0.2), **options).fit(spoilt, y)
     np.testing.assert_array_equal(again.history_["loss"], model.history_["loss"])
 
@@ -232,7 +232,7 @@ def test_weights_of_samples_and_classes(iris):
     X, y = iris
     counts = np.where(np.arange(150) % 3 == 0, 2, 1)
     for solver, tolerance in (("lm", 1e-6), ("adam", 1e-4), ("sgd", 1e-4)):
-        # few epochs: a sum of other terms is another one in its last digits, and lm makes them grow
+        # few epochs: sums in another order differ in the last digits, and lm amplifies the difference
         options = {"solver": solver, "l2": 1e-3, "batch_size": None, "max_epochs": 5}
         repeated = quick(**options).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
         weighted = quick(**options).fit(X, y, sample_weight=counts)
@@ -243,7 +243,7 @@ def test_weights_of_samples_and_classes(iris):
         by_hand = np.where(y[few] == 1, 5.0, 1.0)
         alike = quick(l2=1e-3, max_epochs=5).fit(X[few], y[few], sample_weight=by_hand)
         np.testing.assert_allclose(model.predict_proba(X), alike.predict_proba(X), atol=1e-4)
-    # a label is its own key, though it looks like a number
+    # a label remains text, even if it looks like a number
     texts = quick(class_weight={"1": 5.0}, l2=1e-3, max_epochs=5).fit(X, y.astype(str))
     alike = quick(l2=1e-3, max_epochs=5).fit(X, y, sample_weight=np.where(y == 1, 5.0, 1.0))
     np.testing.assert_allclose(texts.predict_proba(X), alike.predict_proba(X), atol=1e-4)
@@ -252,7 +252,9 @@ def test_weights_of_samples_and_classes(iris):
 def test_warm_start_goes_on(iris):
     X, y = iris
     options = {"solver": SGD(momentum=0.0, learning_rate=0.01, schedule="constant"), "batch_size": None}
-    model = quick(warm_start=True, max_epochs=5, tol=0, **options).fit(X, y)  # steps so small that each gains
+    model = quick(warm_start=True, max_epochs=5, tol=0, **options).fit(
+        X, y
+    )  # steps are small, so that each lowers the loss
     losses, mesh = model.history_["loss"].tolist(), model.mesh_
     model.fit(X, y)
     assert model.mesh_ is mesh
@@ -276,7 +278,7 @@ def test_partial_fit(iris):
             model.partial_fit(X[part], y[part], classes=[0, 1, 2])
     assert model.score(X, y) > 0.7
     assert model.n_iter_ == len(model.history_) == 90
-    assert model._solver_state["moments"]["done"] == 90  # what Adam remembers is kept from call to call
+    assert model._solver_state["moments"]["done"] == 90  # the moments of Adam persist between calls
     with pytest.raises(MeshError, match="but it was"):
         model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(MeshError, match="balanced"):
@@ -284,10 +286,10 @@ def test_partial_fit(iris):
     fresh = quick()
     with pytest.raises(MeshError, match="only one class, 0"):
         fresh.partial_fit(X[:50], y[:50], classes=[0])
-    fresh.partial_fit(X[:50], y[:50], classes=[0, 1, 2])  # what was refused is forgotten
+    fresh.partial_fit(X[:50], y[:50], classes=[0, 1, 2])  # the rejected call left no state
     with pytest.raises(MeshError, match=r"holds the class 7, which is not among \[0, 1, 2\]; name all classes at"):
         fresh.partial_fit(X, np.where(y == 0, 7, y))
-    model.set_params(solver="sgd").partial_fit(X, y)  # what Adam remembers would mislead another solver
+    model.set_params(solver="sgd").partial_fit(X, y)  # the moments of Adam do not apply to another solver
     assert model._solver_state["moments"]["done"] == 1
 
 
@@ -321,10 +323,10 @@ def test_an_error_in_a_callback_leaves_the_best_weights_so_far(iris):
 
 
 @pytest.mark.parametrize("factor", [1e-300, 1e-200, 1e160, 1e305])
-def test_numbers_near_the_ends_of_the_range(factor):
-    """Scaling takes them to where the net can see them, and back."""
+def test_numbers_near_the_limits_of_the_dtype(factor):
+    """The scaling brings features and targets into the range of the net, and predictions back."""
     X, y = load_diabetes(return_X_y=True)
     plain = MeshRegressor(4, l2=1e-3, max_epochs=20, random_state=0).fit(X, y)
-    power = 2.0 ** np.round(np.log2(factor))  # nothing is rounded on the way
+    power = 2.0 ** np.round(np.log2(factor))  # powers of two scale without rounding
     np.testing.assert_array_equal(clone(plain).fit(X * power, y).predict(X * power), plain.predict(X))
     np.testing.assert_allclose(clone(plain).fit(X, y * power).predict(X) / power, plain.predict(X), rtol=1e-9)

@@ -1,4 +1,4 @@
-"""DataFrames with text, categories and gaps: encoded as `meshnn fit` does it."""
+"""DataFrames with text, categories and missing values: estimators encode them like `meshnn fit`."""
 
 import pickle
 import warnings
@@ -61,7 +61,7 @@ def test_columns_are_found_by_name():
 @pytest.mark.parametrize("table", [lambda frame: frame, lambda frame: pa.Table.from_pandas(frame)])
 @pytest.mark.parametrize("make", [MeshClassifier, MeshRegressor])
 def test_frames_of_numbers_follow_the_same_rule(make, table):
-    """Bit by bit those of an array, but found by name, with gaps filled, and without constant columns."""
+    """Features are bit-identical to those of an array, but matched by name, imputed, and without constant columns."""
     numbers = FRAME[["size", "sold"]].assign(same=3)
     model, plain = fit(table(numbers), make), fit(numbers[["size", "sold"]].to_numpy(float), make)
     np.testing.assert_array_equal(model.mesh_.weights, plain.mesh_.weights)
@@ -83,7 +83,7 @@ def test_frames_of_numbers_follow_the_same_rule(make, table):
 
 @pytest.mark.parametrize("table", [lambda frame: frame, pa.Table.from_pandas], ids=["pandas", "pyarrow"])
 def test_the_rarest_categories_share_a_feature(table, tmp_path):
-    """Of 12 towns seen 12, 11, ... and 1 times with 4 levels at most: 3 of their own, and the rest."""
+    """Of 12 towns that occur 12, 11, ... and 1 times, at most 4 levels are kept: 3 towns and one for all others."""
     towns = np.repeat([f"town {k}" for k in range(12)], np.arange(12, 0, -1))
     frame, y = table(pd.DataFrame({"town": towns, "size": np.arange(78.0)})), np.arange(78) % 2
     options = {"hidden": 2, "solver": "adam", "l2": 0.0, "max_epochs": 2, "random_state": 0}

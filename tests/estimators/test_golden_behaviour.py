@@ -1,4 +1,4 @@
-"""The installed version against the golden record of behaviour: see `golden_behaviour.py`."""
+"""The installed version reproduces the golden record of behaviour, see `golden_behaviour.py`."""
 
 import json
 from functools import cache
@@ -9,7 +9,7 @@ import pytest
 import golden_behaviour as golden
 from golden import deviation, load
 
-#: Largest deviation relative to the largest entry: steps of training are in float32, whole numbers may be a unit off.
+#: Tolerance relative to the largest entry: training is in float32, and integers may differ by one unit.
 ALLOWED = {"float64": 1e-6, "float32": 1e-4, "uint32": 0.0, "int8": 1e-2, "int16": 1e-4}
 CASES, SLOW = [(kind, name) for kind, (names, _) in golden.KINDS.items() for name in names], [(), [pytest.mark.slow]]
 

@@ -1,4 +1,4 @@
-"""Several labels a sample: y is a matrix of 0 and 1."""
+"""Multilabel classification: y is a matrix of 0 and 1 with one column per label."""
 
 import numpy as np
 import pandas as pd
@@ -21,8 +21,8 @@ LABELS = np.stack([X[:, 0] > 0.3, X[:, 1] * X[:, 2] > 0, np.zeros(200, bool)], a
 NOISY = (X @ RNG.standard_normal((3, 2)) + RNG.logistic(size=(200, 2)) > 0).astype(int)
 
 
-def test_without_hidden_neurons_it_is_a_logistic_regression_of_each_label():
-    """A convex problem: all must end in its one minimum."""
+def test_without_hidden_neurons_it_is_logistic_regression_per_label():
+    """The problem is convex: all solvers reach the same minimum."""
     model = MeshClassifier(0, l2=1e-3, tol=0, max_epochs=60, solver="lm", standardize=False).fit(X, NOISY)
     want = []
     for label in NOISY.T:
@@ -42,15 +42,15 @@ def test_outputs_of_labels(solver):
     assert model.score(X, LABELS) == accuracy_score(LABELS, predicted) > 0.5
     assert model.classes_.tolist() == [0, 1, 2]
     assert model.loss_ == "binary_cross_entropy"
-    if solver == "lm":  # the history has the accuracy after each row: of whole rows of labels, as in score
+    if solver == "lm":  # the history has the accuracy per epoch; a row is correct if all labels are, as in score
         assert model.history_[-1].accuracy == pytest.approx(model.score(X, LABELS))
 
 
-def test_a_hit_has_all_its_labels():
-    """Outputs are the features; one of exactly 0 is no label, as `predict` has it."""
+def test_a_row_is_correct_if_all_its_labels_are():
+    """Outputs are the features; an output of exactly 0 predicts no label, as in `predict`."""
     mesh = Mesh(Topology(2, 0, 2, [[0, 2], [1, 3]], bias=False), 1, dtype="float64", weights=[1.0, 1.0])
     outputs = np.array([[1.0, -1.0], [1.0, 1.0], [-1.0, -1.0], [0.0, 1.0], [0.0, 1.0], [-2.0, 3.0]])
-    labels = [[1, 0], [1, 0], [0, 1], [0, 1], [1, 1], [0, 1]]  # the first, fourth and last are hits
+    labels = [[1, 0], [1, 0], [0, 1], [0, 1], [1, 1], [0, 1]]  # rows 0, 3 and 5 are correct
     weight = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     found = as_samples(mesh, outputs, labels, "binary_cross_entropy", weight)
     assert mesh.engine().evaluate(mesh.values, found.X, found.targets)[1] == pytest.approx(11 / 21, rel=1e-12)
@@ -102,6 +102,6 @@ def test_what_is_refused():
         with pytest.raises(MeshError, match=message):
             MeshClassifier(2, **options).fit(X, y)
     model = MeshClassifier(2, max_epochs=3, random_state=0).fit(X, LABELS)
-    assert model.fit(X, LABELS[:, 0]).predict(X).shape == (200,)  # a new fit is a new net
+    assert model.fit(X, LABELS[:, 0]).predict(X).shape == (200,)  # a new fit builds a new net
     with pytest.raises(MeshError, match="one class per sample before"):
         model.set_params(warm_start=True).fit(X, LABELS)

@@ -1,4 +1,4 @@
-"""Outputs with an activation of their own: targets are where it can reach them, or are refused."""
+"""Activations of outputs: targets are scaled into the range of the activation, or rejected."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def scaled(activation, y, wanted=True):
 
 
 def ending_in(activation):
-    """A maker of nets with two hidden neurons whose outputs have this activation."""
+    """Return a function that builds nets with two hidden neurons and this output activation."""
     return lambda n, k: Mesh(Topology.mesh(n, 2, k), activation="tanh", output_activation=activation, random_state=0)
 
 
@@ -31,14 +31,14 @@ def test_every_activation_reaches_all_targets(activation, loss):
     targets, (low, high) = found.targets(y), RANGES.get(activation, (-np.inf, np.inf))
     assert targets.min() >= low
     assert targets.max() <= high
-    np.testing.assert_allclose(found.values(targets), y, rtol=1e-12)  # and back
+    np.testing.assert_allclose(found.values(targets), y, rtol=1e-12)  # the inverse
 
 
 @pytest.mark.parametrize("activation", ["softplus", "sigmoid", "tanh", "elu"])
 def test_they_are_learned(activation):
     y = 60 + 40 * X[:, 0]
     model = MeshRegressor(mesh=ending_in(activation), max_epochs=30, solver="lm", tol=0, random_state=0).fit(X, y)
-    assert model.predict(X).min() < y.mean() - 20  # never below the mean, if that is the output's 0
+    assert model.predict(X).min() < y.mean() - 20  # never below the mean, if the mean is scaled to 0
     assert model.score(X, y) > 0.9
 
 
@@ -46,11 +46,11 @@ def test_what_is_meant_by_an_activation_stays():
     y = 3 + 2 * X[:, 0]
     for activation in ("relu", "softplus"):
         found, targets = scaled(activation, y)
-        assert found.y_mean.tolist() == [0.0]  # 0 is 0: predictions are never negative
+        assert found.y_mean.tolist() == [0.0]  # without centring, predictions are never negative
         assert targets.std() == pytest.approx(1)
     share = 0.5 + 0.4 * X[:, 0]
     for activation, inside in (("sigmoid", share), ("gauss", share), ("tanh", X[:, 0]), ("sin", X[:, 0])):
-        assert scaled(activation, inside)[1].tolist() == inside.tolist()  # shares stay shares
+        assert scaled(activation, inside)[1].tolist() == inside.tolist()  # targets between 0 and 1 are not scaled
         for other in (1e-6 * inside, 1e6 * inside, inside + 0.5):
             targets = scaled(activation, other)[1]
             low, high = RANGES[activation]
@@ -63,7 +63,7 @@ def test_what_is_meant_by_an_activation_stays():
     weight = np.ones(120)
     weight[0] = 0.0
     outlier = share.copy()
-    outlier[0] = 99.0  # counts for nothing
+    outlier[0] = 99.0  # its weight is 0
     assert Scaling.learn(X, outlier[:, None], weight, True, SQUARED, "sigmoid").y_scale.tolist() == [1.0]
 
 
@@ -83,7 +83,7 @@ def test_outputs_that_a_loss_could_not_use():
     for activation in ("sigmoid", "tanh", "sin", "gauss"):
         with pytest.raises(MeshError, match=activation):
             MeshClassifier(mesh=ending_in(activation), max_epochs=1).fit(X, y)
-    for activation in ("relu", "softplus", "elu"):  # differences of outputs have no bounds
+    for activation in ("relu", "softplus", "elu"):  # differences of outputs are unbounded
         MeshClassifier(mesh=ending_in(activation), max_epochs=1, random_state=0).fit(X, y)
     for activation in RANGES:
         with pytest.raises(MeshError, match=activation):

@@ -1,4 +1,4 @@
-"""Models that are fitted again: nothing of the old one stays that does not fit, nothing is lost that should stay."""
+"""Models that are fitted again: incompatible state is discarded, compatible state is kept."""
 
 import numpy as np
 import pytest
@@ -11,17 +11,17 @@ from meshnn.training import structure
 
 @pytest.fixture(scope="module")
 def from_a_table(tmp_path_factory):
-    """Iris, and the file of a model of it."""
+    """Return iris and the file of a model that was fitted to it."""
     folder = tmp_path_factory.mktemp("refits")
     iris = load_iris(as_frame=True)
     frame = iris.frame.drop(columns="target").assign(species=iris.target_names[iris.target])
     model = MeshClassifier(3, max_epochs=20, random_state=0).fit(frame.drop(columns="species"), frame.species)
-    model.target_ = "species"  # as `meshnn fit` leaves it
+    model.target_ = "species"  # set by `meshnn fit`
     model.save(folder / "iris.mesh")
     return frame, folder / "iris.mesh"
 
 
-# -- what a table became -------------------------------------------------------------------------------------------
+# -- state of a table ----------------------------------------------------------------------------------------------
 
 
 def test_another_fit_forgets_how_the_table_became_features(from_a_table, tmp_path):
@@ -53,12 +53,12 @@ def test_what_goes_on_sees_the_features_that_predicting_sees(from_a_table):
         assert (by_name.mesh_.weights == in_order.mesh_.weights).all()
 
 
-# -- what the solver knew ------------------------------------------------------------------------------------------
+# -- state of the solver ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [MeshRegressor, MeshClassifier])
-def test_short_fits_that_go_on_are_one_long_fit(kind, tmp_path):
-    """Also through a file; the penalties are found on the way, though no single fit is long enough to look at them."""
+def test_short_fits_with_warm_start_equal_one_long_fit(kind, tmp_path):
+    """This also holds through a file. The penalties are estimated although no single fit is long enough for it."""
     X, y = load_diabetes(return_X_y=True) if kind is MeshRegressor else load_iris(return_X_y=True)
     options = {"hidden": 4, "solver": "lm", "l2": "evidence", "tol": 0, "random_state": 0}
     whole = kind(max_epochs=24, **options).fit(X[::3], y[::3])
@@ -85,12 +85,12 @@ def test_penalties_from_the_evidence_and_penalties_given(tmp_path):
     for again in (model, meshnn.load(_saved(model, tmp_path))):
         assert again.set_params(l2="auto", max_epochs=1).fit(X[:100], y[:100]).l2_ == found != 1e-4
         again.set_params(l2=0.5).fit(X[:100], y[:100])
-        assert again.set_params(l2="evidence").fit(X[:100], y[:100]).l2_ == pytest.approx(1e-4)  # 0.5 was not found
+        assert again.set_params(l2="evidence").fit(X[:100], y[:100]).l2_ == pytest.approx(1e-4)  # 0.5 is not reused
 
 
 @pytest.mark.parametrize("solver", ["auto", "adam", "lm"])
-def test_a_warm_start_keeps_what_was_found_by_trying(solver, tmp_path, monkeypatch):
-    """Samples that the net has learned from cannot be held out any more."""
+def test_a_warm_start_keeps_the_result_of_the_search(solver, tmp_path, monkeypatch):
+    """Samples that the net was trained on cannot be a hold-out set."""
     X, y = load_diabetes(return_X_y=True)
     model = MeshRegressor(4, solver=solver, max_epochs=3, warm_start=True, tol=0, random_state=0)
     model.fit(X[:100], y[:100])
@@ -106,21 +106,21 @@ def test_a_warm_start_keeps_what_was_found_by_trying(solver, tmp_path, monkeypat
     assert model.solver_ == "sgd"
 
 
-def test_a_fit_that_had_come_to_rest_moves_on_with_other_targets():
-    """The damping that no step was small enough for belongs to the old ones."""
+def test_a_converged_fit_continues_with_other_targets():
+    """The large damping at convergence belongs to the old targets."""
     X = np.linspace(-1, 1, 50)[:, None]
     options = {"solver": "lm", "l2": 0.0, "tol": 0, "warm_start": True, "random_state": 0, "standardize": False}
     model = MeshRegressor(0, max_epochs=40, **options).fit(X, X[:, 0])
-    assert model.history_[-1].learning_rate > 1  # it grew until nothing was left to be gained
+    assert model.history_[-1].learning_rate > 1  # the damping grew until no step lowered the loss
     model.set_params(max_epochs=20).fit(X, 3 - X[:, 0])
     np.testing.assert_allclose(model.predict(X), 3 - X[:, 0], atol=1e-6)
 
 
-# -- how the graph changes -----------------------------------------------------------------------------------------
+# -- structure policies --------------------------------------------------------------------------------------------
 
 
 class Own(structure.Policy):
-    """A policy that no file can hold."""
+    """A policy that cannot be saved."""
 
     def busy(self, view, memory):
         return False
@@ -154,7 +154,7 @@ def test_a_policy_that_a_file_cannot_hold_is_asked_for(tmp_path):
     for policies in (Own(), [structure.Prune(to=20), Own()]):
         model = MeshClassifier(3, structure=policies, solver="adam", max_epochs=2, random_state=0).fit(X, y)
         again = meshnn.load(_saved(model, tmp_path))
-        again = meshnn.load(_saved(again, tmp_path))  # nor is it lost by and by
+        again = meshnn.load(_saved(again, tmp_path))  # it also survives a second file
         assert (again.predict(X) == model.predict(X)).all()
         with pytest.raises(
             MeshError, match=r"was trained with the policy Own, which its file cannot hold; call set_params\(struct"

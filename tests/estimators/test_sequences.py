@@ -1,4 +1,4 @@
-"""Estimators of sequences: what comes in, where outputs are read, what is learned, files, refusals."""
+"""Estimators of sequences: inputs, readout, training, files, errors."""
 
 import pickle
 
@@ -18,7 +18,7 @@ from meshnn.training.structure import Prune
 
 READOUTS = ("last", "mean", "all")
 QUICK = {"hidden": 3, "max_epochs": 3, "l2": 1e-3, "random_state": 0}
-AUTO = {"hidden": "auto"}  # where a graph is given
+AUTO = {"hidden": "auto"}  # a graph is given
 
 
 def sequences(n=12, features=2, seed=0, least=3, most=9):
@@ -27,13 +27,13 @@ def sequences(n=12, features=2, seed=0, least=3, most=9):
 
 
 def answers(X, readout, kind, seed=1):
-    """Something to be said of each sequence, or of each step."""
+    """Return one target per sequence, or one per step."""
     rng = np.random.default_rng(seed)
     one = (lambda n: rng.permutation(n) % 2) if kind == "labels" else rng.standard_normal
     return [one(len(x)) for x in X] if readout == "all" else one(len(X))
 
 
-# -- sequences in ------------------------------------------------------------------------------------------------
+# -- inputs ------------------------------------------------------------------------------------------------------
 
 
 def test_forms_of_sequences():
@@ -75,7 +75,7 @@ def test_padding_and_ticks_worked_by_hand():
     X = as_sequences([[1.0, 2.0, 3.0], [4.0]])
     assert padded(X, 5, 1)[:, :, 0].T.tolist() == [[1, 2, 3, 3, 3], [4, 4, 4, 4, 4]]
     assert padded(X, 7, 2)[:, :, 0].T.tolist() == [[1, 1, 2, 2, 3, 3, 3], [4] * 7]
-    # the last step comes at tick 3 (number 2), and to the outputs one later
+    # the last step is read at tick 3 (index 2) and reaches the outputs one tick later
     assert Reading(1, 1, "last").read_at(X.lengths)[0].tolist() == [3, 1]
     at, whose = Reading(2, 1, "all").read_at(X.lengths)
     assert (at.tolist(), whose.tolist()) == ([2, 4, 6, 2], [0, 0, 0, 1])
@@ -99,7 +99,7 @@ def test_graphs_by_name():
     assert chain == recurrent("chain", 20, 12, 9)
     assert recurrent("columns", 4, 1, 1).n_edges == 4 * 2 + 4 + 4 + 1
     assert recurrent("mesh", "auto", 12, 9).n_edges <= 500
-    assert recurrent(None, "auto", 300, 9).n_hidden == 4  # no fewer, however many edges that makes
+    assert recurrent(None, "auto", 300, 9).n_hidden == 4  # the minimum, for any number of edges
     still = [LM(), Adam(learning_rate=1e-12)]
     model = MeshSequenceClassifier(hidden=4, mesh="columns", max_epochs=1, l2=0.0, solver=still)
     mesh = model.fit(sequences(), answers(range(12), "last", "labels")).mesh_
@@ -107,11 +107,11 @@ def test_graphs_by_name():
     np.testing.assert_allclose(mesh.weights[loops], np.linspace(0, 0.95, 4), atol=1e-6)
 
 
-# -- where outputs are read ----------------------------------------------------------------------------------------
+# -- readout -------------------------------------------------------------------------------------------------------
 
 
 def outputs_one_by_one(model, X, weights=None):
-    """What the model reads of each sequence, by loops over steps and ticks, with a dense matrix, in torch."""
+    """Return the readout of each sequence, by loops over steps and ticks with a dense matrix in torch."""
     mesh, t, scaling = model.mesh_, model.mesh_.topology, model.preprocessing_.scaling
     weights = torch.tensor(mesh.weights, dtype=torch.float64) if weights is None else weights
     A = torch.zeros((t.n_neurons, t.n_neurons), dtype=torch.float64)
@@ -140,21 +140,21 @@ def test_outputs_are_those_of_loops(readout, options):
     Y = [np.stack([y, -y], axis=-1) for y in answers(X, readout, "values")]
     model.fit(X, Y if readout == "all" else np.array(Y))
     assert model.mesh_.dtype == np.float64
-    new = sequences(seed=7, least=1, most=40)  # shorter and longer ones than were learned
+    new = sequences(seed=7, least=1, most=40)  # shorter and longer than the training sequences
     got, want = (
         model.predict(new),
         [model.preprocessing_.scaling.values(w.numpy()) for w in outputs_one_by_one(model, new)],
     )
     for mine, other in zip(got, want, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-10)
-    for k in (0, 5):  # alone, to the bit
+    for k in (0, 5):  # bit-identical for a single sequence
         np.testing.assert_array_equal(model.predict(new[k : k + 1])[0], got[k])
     array = np.stack([x[:3] for x in X])
     assert model.predict(array).shape == ((12, 3, 2) if readout == "all" else (12, 2))
 
 
 def torch_loss(model, X, y, weight, per_class):
-    """The mean loss of all sequences, each run alone, and its gradient by the weights."""
+    """Return the mean loss of all sequences, each run separately, and its gradient with respect to the weights."""
     w = torch.tensor(np.asarray(model.mesh_.weights, np.float64), requires_grad=True)
     total = mass = 0.0
     for read, labels, share in zip(outputs_one_by_one(model, X, w), y, weight, strict=True):
@@ -169,7 +169,7 @@ def torch_loss(model, X, y, weight, per_class):
 @pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize("class_weight", [None, {0: 1.0, 1: 3.0}])
 def test_what_is_minimised_is_the_mean_over_sequences(readout, class_weight):
-    X, weight = sequences(), np.arange(12) % 4 * 0.5  # some have no weight
+    X, weight = sequences(), np.arange(12) % 4 * 0.5  # some weights are 0
     y = answers(X, readout, "labels")
     model = MeshSequenceClassifier(readout=readout, solver="lm", class_weight=class_weight, **QUICK)
     model.fit(X, y, sample_weight=weight)
@@ -191,11 +191,11 @@ def test_scaling_is_that_of_all_steps():
     np.testing.assert_allclose(scaling.x_scale, np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=shares)))
 
 
-# -- learning ------------------------------------------------------------------------------------------------------
+# -- training ------------------------------------------------------------------------------------------------------
 
 
-def test_memory_is_learned_where_it_is_needed():
-    """The step before the last: no net without memory can know it."""
+def test_memory_is_learned_if_the_task_requires_it():
+    """The target is the step before the last, which requires memory."""
     X = [x[:, 0] for x in sequences(120, 1, seed=3, least=4, most=9)]
     y = np.array([x[-2] for x in X])
     model = MeshSequenceRegressor(hidden=4, l2=1e-6, solver="lm", max_epochs=60, random_state=0).fit(X[:80], y[:80])
@@ -259,7 +259,7 @@ def test_files(kind, readout, tmp_path):
     again, fitted, pickled = load(tmp_path / "m.mesh"), load_fitted(tmp_path / "m.mesh"), pickle.dumps(model)
     assert type(again) is kind
     assert again.get_params() == model.get_params()
-    model.set_params(readout="last" if readout == "mean" else "mean", ticks=1)  # of the next fit
+    model.set_params(readout="last" if readout == "mean" else "mean", ticks=1)  # affects only the next fit
     for other in (again, fitted, pickle.loads(pickled)):
         for name in ("predict", "predict_proba")[: 1 + classifies]:
             for a, b in zip(getattr(model, name)(X), getattr(other, name)(X), strict=True):
@@ -283,11 +283,11 @@ def test_an_interrupted_run_goes_on(tmp_path):
         MeshSequenceClassifier(callbacks=[Checkpoint(path), interrupt], **options).fit(X, y)
     got = MeshSequenceClassifier(callbacks=Checkpoint(path), **options).fit(X, y)
     np.testing.assert_array_equal(got.mesh_.weights, want.mesh_.weights)
-    with pytest.raises(MeshError, match="X"):  # another set of the same size
+    with pytest.raises(MeshError, match="X"):  # different data of the same size
         MeshSequenceClassifier(callbacks=Checkpoint(path), **options).fit([x + 1 for x in X], y)
 
 
-# -- refusals ------------------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("options", "words"), [

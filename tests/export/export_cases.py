@@ -1,4 +1,4 @@
-"""Random nets of any graph, what the oracle computes of them, and functions of headers called from Python."""
+"""Random nets of any graph, their outputs by the oracle, and C functions called from Python."""
 
 import ctypes
 from functools import cache
@@ -15,7 +15,7 @@ from meshnn import Mesh, MeshClassifier
 
 @cache
 def iris():
-    """A classifier of flowers with odd names, and what it was fitted to."""
+    """Return a classifier of flowers with special characters in names, and its training data."""
     X, y = load_iris(return_X_y=True)
     names = np.array(["setosa", 'versi"color*/', "virgïnica"])[y]
     return MeshClassifier(hidden=5, random_state=0, max_epochs=60).fit(X, names), X, names
@@ -23,7 +23,7 @@ def iris():
 
 @cache
 def towns():
-    """A table with a text column of odd names, gaps and truth values, and what follows from it."""
+    """Return a table with a text column, missing values, booleans and special characters, and its targets."""
     rng = np.random.default_rng(0)
     names = np.array(["Ulm", 'Bad "Urach"', "Bonn*/", "ulm", "Ürzig"], dtype=object)
     frame = pandas.DataFrame(
@@ -35,7 +35,7 @@ def towns():
 
 
 def random_net(seed, ticks=None, dtype="float64"):
-    """Cycles, self-loops, dead edges, ties, every activation."""
+    """Return a net with cycles, self-loops, dead edges, ties and all activations."""
     rng = np.random.default_rng(seed)
     n_inputs, n_hidden, n_outputs = rng.integers(1, 4), rng.integers(0, 7), rng.integers(1, 4)
     bias, ticks = bool(rng.integers(2)), int(rng.integers(1, 7)) if ticks is None else ticks
@@ -46,7 +46,7 @@ def random_net(seed, ticks=None, dtype="float64"):
     fan_in = np.maximum(np.bincount(topology.dst, minlength=n), 1)[topology.dst]
     weights = rng.standard_normal(topology.n_edges) * 1.2 / np.sqrt(fan_in)
     parameter = None
-    if rng.integers(2):  # of each pair of edges one weight
+    if rng.integers(2):  # edges in pairs share one weight
         parameter = np.arange(topology.n_edges) // 2
         weights = weights[: parameter[-1] + 1][parameter]
     output = ACTIVATION_NAMES[rng.integers(9)]
@@ -55,7 +55,7 @@ def random_net(seed, ticks=None, dtype="float64"):
 
 
 def oracle(mesh, X):
-    """Outputs by loops."""
+    """Return the outputs of the oracle."""
     t = mesh.topology
     A = np.zeros((t.n_neurons, t.n_neurons))
     A[t.src, t.dst] = mesh.weights
@@ -68,7 +68,7 @@ def oracle(mesh, X):
 
 
 def of_header(path, name, given, returned):
-    """A function of a header with one argument, which takes and returns types of ctypes."""
+    """Return a function of a header with one argument, with the given types of ctypes."""
     kinds = {ctypes.c_char_p: "const char *", ctypes.c_float: "float ", ctypes.c_int: "int "}
     head = f"{kinds[returned]}called({kinds[given]}a)"
     source = f'#include "net.h"\n{head};\n{head} {{ return {name}(a); }}\n'

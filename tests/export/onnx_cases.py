@@ -1,4 +1,4 @@
-"""Models of ONNX run by onnxruntime, and data for them."""
+"""ONNX models run by onnxruntime, and data for them."""
 
 from functools import cache
 
@@ -15,23 +15,25 @@ def session(model, checked=True):
     if checked:
         onnx.checker.check_model(model, full_check=True)
     assert {domain.domain for domain in model.opset_import} <= {"", "ai.onnx.ml"}
-    if model.producer_name == "meshnn":  # onnxruntime would warn of what nobody reads
+    if model.producer_name == "meshnn":  # onnxruntime warns of tensors that no node reads
         assert {tensor.name for tensor in model.graph.initializer} <= read_by(model.graph)
         large = [tensor for tensor in model.graph.initializer if len(tensor.raw_data) >= 64]
-        assert len({(tensor.raw_data, tuple(tensor.dims)) for tensor in large}) == len(large)  # nothing is there twice
+        assert len({(tensor.raw_data, tuple(tensor.dims)) for tensor in large}) == len(
+            large
+        )  # no tensor is stored twice
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def read_by(graph):
-    """Names that nodes read, those in bodies too."""
+    """Return the names that nodes read, including nodes of subgraphs."""
     bodies = [attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g")]
     return {name for node in graph.node for name in node.input}.union(*map(read_by, bodies))
 
 
 def run(model, X, checked=True, **more):
-    """Outputs by their names."""
+    """Return the outputs by name."""
     runs = session(model, checked)
     feed = {runs.get_inputs()[0].name: X} | more
     return dict(zip([value.name for value in runs.get_outputs()], runs.run(None, feed), strict=True))
@@ -42,7 +44,7 @@ def operators(model):
 
 
 def close(got, want, dtype):
-    """To 1e-6 of the largest number, or of 1; in float64 far closer."""
+    """Check for a difference below 1e-6 of the largest number or of 1; the tolerance for float64 is smaller."""
     assert got.dtype == dtype
     assert got.shape == want.shape
     size = max(1.0, float(np.abs(want).max()))
@@ -51,14 +53,14 @@ def close(got, want, dtype):
 
 @cache
 def table():
-    """Features of different sizes, and three classes."""
+    """Return features of different scales, and three classes."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 4)) * [1.0, 3.0, 0.01, 100.0] + [0.0, 5.0, 0.02, -300.0]
     return X, rng.integers(0, 3, 60)
 
 
 def stream_of(model, classes):
-    """A model of a stream that has learned from 60 rows."""
+    """Return a stream model that was trained on 60 rows."""
     rng = np.random.default_rng(0)
     for _ in range(60):
         a, b = rng.standard_normal(2)

@@ -1,4 +1,4 @@
-"""Elementary functions and activations in C: the bits of the core, and the values of NumPy in float64."""
+"""Elementary functions and activations in C: bit-identical to the core, and close to NumPy in float64."""
 
 import ctypes
 
@@ -12,7 +12,7 @@ from meshnn.errors import MeshError
 from meshnn.export.c.text import activation_source, arithmetic_begin, literal
 
 RNG = np.random.default_rng(0)
-#: Every exponent with both signs and its ends, random bits, and where neurons live.
+#: All exponents with both signs and their limits, random bits, and the range of typical states.
 POINTS = np.concatenate(
     [
         (np.arange(512, dtype=np.uint32)[:, None] << 23 | np.array([0, 1, 0x400000, 0x7FFFFF], np.uint32)).ravel(),
@@ -30,7 +30,7 @@ def header(slopes=True):
 
 
 def loops(slopes=True):
-    """A function over arrays for each."""
+    """Return the source of one function over arrays per activation."""
     found = '#include "net.h"\n#ifdef __cplusplus\nextern "C" {\n#endif\n'
     for name in [*ACTIVATIONS, "sqrt"]:
         head = f"void all_{name}(const float *t, float *s, float *d, int n)"
@@ -47,7 +47,7 @@ def called(library, name, points=POINTS):
 
 
 def assert_same_bits(got, want):
-    """Which of the many NaN it is says nothing."""
+    """Check for equal bits; any NaN equals any other."""
     same = (got.view(np.uint32) == want.view(np.uint32)) | (np.isnan(got) & np.isnan(want))
     assert same.all(), (got[~same][:5], want[~same][:5])
 
@@ -67,7 +67,7 @@ def test_the_bits_of_the_core(compiler, flags):
         assert_same_bits(D, want_D)
         assert_same_bits(called(without, name)[0], want_S)
     points = np.abs(POINTS[~np.isnan(POINTS)])
-    assert_same_bits(called(library, "sqrt", points)[0], np.sqrt(points))  # rounded correctly
+    assert_same_bits(called(library, "sqrt", points)[0], np.sqrt(points))  # correctly rounded
 
 
 def test_fast_math_is_refused():
@@ -90,7 +90,7 @@ _WANT = {
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_within_a_few_units_of_float64(name):
-    """Where results are normal numbers, and of the bell where the rounding of its exponent does not rule."""
+    """Results must be normal numbers; for gauss, the rounding of the exponent must not dominate."""
     library = boards.load(loops(), {"net.h": header()}, STRICT)
     points = POINTS[np.isfinite(POINTS) & (np.abs(POINTS) < (1e30 if name == "sin" else 80))]
     with np.errstate(over="ignore", under="ignore"):

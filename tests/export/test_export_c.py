@@ -1,4 +1,4 @@
-"""Nets as C: bit by bit the same in whole numbers, near the oracle in floats, without warnings, within their bounds."""
+"""Nets in C: integer nets are bit-identical, float nets close to the oracle; no warnings, no overflow."""
 
 import re
 import shutil
@@ -36,7 +36,7 @@ def samples(rng, n, kind):
 @pytest.mark.parametrize("optimize", ["size", "speed"])
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 20))])
 def test_any_net_in_c(tmp_path, seed, optimize):
-    """Floats are near the oracle, whole numbers have the bits of NumPy."""
+    """Float nets are close to the oracle, integer nets have the bits of NumPy."""
     rng, path = np.random.default_rng(seed), tmp_path / "net.h"
     for k, kind in enumerate(("real", "bytes", "small")):
         mesh, X = random_net(3 * seed + k)
@@ -68,7 +68,7 @@ def test_whole_numbers_come_near_to_floats(name):
 @gcc
 @pytest.mark.parametrize("bits", [8, 16])
 def test_no_inputs_can_make_a_sum_overflow(tmp_path, bits):
-    """Compiled so that an overflow ends the process; the bound is in the header, the worst inputs nearly meet it."""
+    """The program is compiled to abort on overflow; the worst-case inputs nearly reach the bound of the header."""
     rng, path = np.random.default_rng(6), tmp_path / "net.h"
     flags = ("-std=c99", "-O1", "-fsanitize=undefined", "-fno-sanitize=shift", "-fsanitize-undefined-trap-on-error")
     meshes = [random_net(seed)[0] for seed in range(3)]
@@ -116,7 +116,9 @@ def test_dead_edges_and_settled_neurons_cost_nothing():
     want = Mesh(layered, 2, random_state=0).blueprint()
     n = layered.n_neurons
     more = [*zip(layered.src.tolist(), layered.dst.tolist(), strict=True), (5, 5), (n - 1, 6)]
-    dead = Mesh(Topology(3, 4, 2, more), 2, random_state=0).blueprint()  # a loop and a way back, which come too late
+    dead = Mesh(
+        Topology(3, 4, 2, more), 2, random_state=0
+    ).blueprint()  # a self-loop and a feedback edge that are dead within the ticks
     settled = Mesh(layered, 7, random_state=0).blueprint()
     assert [len(found) for found in want.timetable] == [len(found) for found in dead.timetable] == [4, 2]
     assert [len(found) for found in settled.timetable] == [4, 2, 0, 0, 0, 0, 0]
@@ -148,8 +150,8 @@ def test_models_that_cannot_be_written_are_refused(tmp_path):
         (MeshClassifier(), {}, "fit"),
         (MeshStreamClassifier(), {}, "learn_one"),
         (Mesh(Topology.layered([200, 200, 2]), random_state=0), {"optimize": "speed"}, "20,000"),
-        (huge, {}, r"e\+2"),  # no float holds such features
-        (Mesh(Topology.layered([2, 3, 1]), random_state=0), {"dtype": "int8"}, "X="),  # it has no ranges
+        (huge, {}, r"e\+2"),  # the features overflow in float32
+        (Mesh(Topology.layered([2, 3, 1]), random_state=0), {"dtype": "int8"}, "X="),  # no ranges of features
     ):
         with pytest.raises(MeshError, match=named):
             model.to_c(path, **options)
@@ -182,7 +184,7 @@ def test_what_is_no_header_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_digits_in_one_and_a_half_kilobytes(tmp_path):
-    """At least 0.97 in int8, at most 1.5 kB of flash with code, at most 4,000 instructions on a Cortex-M3."""
+    """At least 0.97 accuracy in int8, at most 1.5 kB of flash with code, at most 4,000 instructions on a Cortex-M3."""
     X, y = load_digits(return_X_y=True)
     train, test, _, truth = train_test_split(X, y, test_size=0.25, random_state=0)
     model = meshnn.load(Path(__file__).parents[1] / "files" / "digits.mesh")
@@ -198,11 +200,11 @@ def test_digits_in_one_and_a_half_kilobytes(tmp_path):
 
 
 def on_board(board, path, kind, X, flags="-std=c99 -Os"):
-    """The program that prints the outputs for some samples, and their bits."""
+    """Return a program that prints the outputs for some samples, and the expected bits."""
     rows = ", ".join(
         "{" + ", ".join(literal(v) if kind == "float" else str(v) for v in row) + "}" for row in X.tolist()
     )
-    source = f"""{boards.SAY}#include "net.h"
+    source = f"""{boards.PRINTING}#include "net.h"
 static const {kind} samples[{len(X)}][{len(X[0])}] = {{{rows}}};
 int main(void) {{
     {"float" if kind == "float" else "int32_t"} y[2];
@@ -211,7 +213,7 @@ int main(void) {{
         for (int j = 0; j < 2; j++) {{
             uint32_t bits;
             __builtin_memcpy(&bits, &y[j], 4);
-            say_bits(bits);
+            put_bits(bits);
         }}
     }}
     return 0;
@@ -235,7 +237,7 @@ def test_floats_have_the_same_bits_on_every_processor(tmp_path, board):
 
 @pytest.mark.slow
 def test_sixty_edges_run_on_eight_bits(tmp_path):
-    """An ATmega2560: the bits of Python, tables in flash."""
+    """On an ATmega2560 the bits equal those of Python, and the tables are in flash."""
     path, mesh = tmp_path / "net.h", Mesh(Topology.layered([4, 8, 2]), 2, "tanh", random_state=0)
     assert mesh.topology.n_edges == 58
     X = np.random.default_rng(4).standard_normal((10, 4))
@@ -243,7 +245,7 @@ def test_sixty_edges_run_on_eight_bits(tmp_path):
         net = mesh.to_c(path, dtype=dtype, X=X).net
         built, got = on_board("avr", path, f"{dtype}_t", net.coding(X))
         assert got == net.outputs(net.coding(X)).astype(np.int32).view(np.uint32).ravel().tolist()
-        assert built.sizes()["data"] < 16 + 10 * 4 * 2  # the samples, and nothing of the net
+        assert built.sizes()["data"] < 16 + 10 * 4 * 2  # the samples only, nothing of the net
     mesh.to_c(path)
     few = X[:3].astype(np.float32)
     assert on_board("avr", path, "float", few)[1] == CNet(path).outputs(few).view(np.uint32).ravel().tolist()

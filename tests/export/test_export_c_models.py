@@ -1,4 +1,4 @@
-"""Models as C: classes, values, sequences, streams, missing values, text columns, and the command."""
+"""Models in C: classes, values, sequences, streams, missing values, text columns, and the command."""
 
 import ctypes
 import shutil
@@ -22,7 +22,7 @@ FEW = {"random_state": 0, "max_epochs": 3}
 
 
 def given(net, X):
-    """Features as the header takes them."""
+    """Return features in the types of the header."""
     return X if net.dtype == np.float32 else net.quantise(X)
 
 
@@ -41,8 +41,8 @@ def test_a_classifier_predicts_the_same(tmp_path):
     np.testing.assert_array_equal(net.predict_proba(coded).argmax(axis=1), net.predict(coded))
 
 
-def test_labels_are_numbers_or_texts_escaped_and_bounded(tmp_path):
-    """A NUL would end a text, */ a comment, and compilers need not take long texts."""
+def test_labels_are_numbers_or_escaped_text_of_limited_length(tmp_path):
+    """NUL would end a string, */ a comment, and compilers limit the length of strings."""
     path, X = tmp_path / "net.h", np.random.default_rng(0).standard_normal((40, 2))
     MeshClassifier(2, **FEW).fit(X, 10 * (np.arange(40) % 3) - 5).to_c(path)
     number = of_header(path, "net_label", ctypes.c_int, ctypes.c_int)
@@ -117,30 +117,30 @@ def test_streams_predict_the_same(tmp_path, memory):
     moments = stream.room.x_moments.copy()
     for x, p in zip(X, got, strict=True):
         want = stream.step(x) if memory == "carry" else stream.peek(x)
-        stream.room.x_moments[:] = moments  # C has those of the end
+        stream.room.x_moments[:] = moments  # C uses the moments at the end of the stream
         np.testing.assert_allclose(p, [1 / (1 + np.exp(-want[0])), 1 / (1 + np.exp(want[0]))], atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16"])
-def test_a_loaded_model_needs_no_samples(tmp_path, dtype):
-    """It keeps the ranges of its training rows, and is as good as with samples."""
+def test_a_loaded_model_is_quantised_without_samples(tmp_path, dtype):
+    """The model stores the ranges of its training rows, so the accuracy is that with samples."""
     X, y = load_digits(return_X_y=True)
-    X = X + 0.25 * np.sin(np.arange(64))  # no whole numbers
+    X = X + 0.25 * np.sin(np.arange(64))  # not integers
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=0)
     MeshClassifier(hidden=12, random_state=0, max_epochs=20).fit(X, y).save(tmp_path / "digits.mesh")
     model = meshnn.load(tmp_path / "digits.mesh")
     model.to_c(tmp_path / "net.h", dtype=dtype)
     net = CNet(tmp_path / "net.h")
     assert (net.predict(net.quantise(X_test)) == y_test).mean() > model.score(X_test, y_test) - 0.02
-    model.partial_fit(X[:100], y[:100])  # which does not see all rows
+    model.partial_fit(X[:100], y[:100])  # partial_fit does not see all rows
     for bare in (model, model.mesh_):
         with pytest.raises(ExportError, match="X="):
             bare.to_c(tmp_path / "none.h", dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "int16"])
-def test_missing_features_have_no_answer(tmp_path, dtype):
-    """The class is -1, a label 255, probabilities and values are NaN; other rows stay as they are."""
+def test_missing_features_give_no_prediction(tmp_path, dtype):
+    """The class is -1, a label 255, probabilities and values are NaN; other rows are not affected."""
     X, path = np.random.default_rng(0).standard_normal((60, 3)), tmp_path / "net.h"
     bad = X[:4].copy()
     bad[1, 2], bad[2, 0] = np.nan, np.inf
@@ -163,7 +163,7 @@ def test_missing_features_have_no_answer(tmp_path, dtype):
         np.testing.assert_array_equal(net.outputs(given(net, bad))[1:3], np.full((2, net.n_outputs), missing))
     MeshSequenceClassifier(3, **FEW).fit(X.reshape(12, 5, 3), np.arange(12) % 2).to_c(path, dtype=dtype)
     net = CNet(path)
-    assert (net.predict(given(net, bad)) < 0).tolist() == [False, True, True, True]  # until init
+    assert (net.predict(given(net, bad)) < 0).tolist() == [False, True, True, True]  # until init is called
     net.reset()
     assert (net.predict(given(net, X[:4])) >= 0).all()
 
@@ -181,7 +181,7 @@ def test_text_columns_are_encoded(tmp_path, dtype):
     model.to_c(path, dtype=dtype)
     assert "NET_LABEL_ULM = 2" in path.read_text()
     rows = np.c_[frame["size"], codes_of(path, "net_code_label", frame["label"]), frame["sold"]]
-    assert np.isnan(rows[:, 1]).any()  # a gap, which is filled
+    assert np.isnan(rows[:, 1]).any()  # a missing value is imputed
     net = CNet(path)
     with pytest.warns(match="elsewhere"):
         want = model.predict(frame)
@@ -195,7 +195,7 @@ def test_rare_texts_share_a_feature_and_dates_are_passed_in_parts(tmp_path):
     frame, y = rare_and_dated()
     with pytest.warns(match="rarest"):
         model = MeshRegressor(4, max_epochs=20, random_state=0).fit(frame, y)
-    frame.loc[1, "code"] = "elsewhere"  # as the rare ones
+    frame.loc[1, "code"] = "elsewhere"  # treated like a rare level
     model.to_c(tmp_path / "net.h")
     rows = np.c_[codes_of(tmp_path / "net.h", "net_code_code", frame["code"]), date_columns(frame["day"])]
     np.testing.assert_allclose(CNet(tmp_path / "net.h").predict(rows), model.predict(frame), rtol=1e-4)

@@ -1,4 +1,4 @@
-"""Learners in C: the bits of portable streams, on this computer and on boards, and what they save."""
+"""Learners in C: bit-identical to portable streams, on this computer and on boards, and their saved state."""
 
 import zlib
 
@@ -24,7 +24,7 @@ COMPILERS = [
 
 
 def compiled(stream, folder, flags="-std=c99 -O1", compiler="gcc"):
-    """A learner in C that begins where the stream is."""
+    """Return a learner in C that starts in the state of the stream."""
     stream.to_c(folder / "net.h")
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror"]
     return CLearner(folder / "net.h", compiler=compiler, flags=[*flags.split(), *warnings])
@@ -47,7 +47,7 @@ def signal(T, inputs=1, outputs=1):
 
 
 def eight(learner="ekf", ticks=2, **options):
-    """The net of the bars: eight neurons that feed each other, 89 parameters."""
+    """Return the net of the benchmarks: eight fully recurrent neurons, 89 parameters."""
     return Mesh(recurrent(8, 1, 1), ticks, "tanh", random_state=0).stream(learner=learner, portable=True, **options)
 
 
@@ -116,7 +116,7 @@ def test_every_kind_of_learner_has_the_same_bits(tmp_path, kind):
     learner.reset()
     stream.reset()
     assert_same_bits(learner.run(X[:20], Y[:20]), stream.run(X[:20], Y[:20]))
-    saved = learner.save(everything=True)  # all of it, read back, is the stream
+    saved = learner.save(everything=True)  # the complete saved state restores the stream
     assert saved == stream.to_bytes(everything=True)
     assert learner.save() == stream.to_bytes()
     fresh = make().stream(loss, portable=True, **options)
@@ -136,8 +136,8 @@ def hostile_data(learner, scale):
     return mesh.stream(learner=learner, scale=scale, portable=True), *hostile(1500, 2, 2, 5)
 
 
-def one_sample_says_all():
-    """Inputs so large, and noise so small, that variances are all rounding."""
+def one_sample_determines_all():
+    """Inputs are so large and noise is so small that the variances consist of rounding errors."""
     options = {"memory": "none", "noise": 1e-3, "tails": 0.0, "forgetting": 0.0}
     stream = Mesh(Topology.layered([3, 2]), 1, random_state=0).stream(learner="ekf", portable=True, **options)
     rng = np.random.default_rng(0)
@@ -150,7 +150,9 @@ HARD += [(hostile_data, "ekf", True), (hostile_data, "ekf", False), (hostile_dat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [*HARD, (one_sample_says_all,)], ids=lambda case: f"{case[0].__name__}{case[1:]}")
+@pytest.mark.parametrize(
+    "case", [*HARD, (one_sample_determines_all,)], ids=lambda case: f"{case[0].__name__}{case[1:]}"
+)
 def test_hard_data_have_the_same_bits(tmp_path, case):
     make, *options = case
     stream, X, Y = make(*options)
@@ -158,7 +160,7 @@ def test_hard_data_have_the_same_bits(tmp_path, case):
     assert_same_bits(device.run(X, Y), stream.run(X, Y))
     assert_same_bits(parameters(device), stream.parameters)
     assert device.counts() == stream.room.clock.tolist()
-    X[::3, 0], Y[::5, 0] = np.nan, np.inf  # C is handed what Python refuses
+    X[::3, 0], Y[::5, 0] = np.nan, np.inf  # C receives values that Python rejects
     assert np.isfinite(device.run(X, Y)).all()
     assert np.isfinite(parameters(device)).all()
     if len(stream.room.P):
@@ -240,7 +242,7 @@ def test_meshes_and_models_take_it_back(tmp_path):
         for row, value in zip(rows[:60], target, strict=False):
             model.learn_one(row, value)
         portable = portable_of(model)
-        for begun in (portable, portable_of(model, "adam")):  # where the model is
+        for begun in (portable, portable_of(model, "adam")):  # from the state of the model
             np.testing.assert_allclose(begun.peek(X[0]), model.stream_.peek(X[0]), rtol=1e-4, atol=1e-4)
         saved = saved_by(portable, X[60:], target[60:, None], tmp_path, everything)
         portable.run(X[60:], target[60:])

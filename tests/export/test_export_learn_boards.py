@@ -1,4 +1,4 @@
-"""Learners in C on simulated boards: the same bits, no library, and the bars of memory and instructions."""
+"""Learners in C on simulated boards: bit-identical, no library, limits of memory and instructions."""
 
 import zlib
 
@@ -17,10 +17,10 @@ static float x[1], y[1], target[1];
 
 
 def on_board(stream, board, flags, T, steps):
-    """Checksums of outputs and parameters after so many steps on a signal of T samples, over and over."""
+    """Return checksums of outputs and parameters after a number of steps on a repeated signal of T samples."""
     X, Y = signal(T)
     words = ",".join(f"0x{word:08x}u" for word in np.concatenate([X[:, 0], Y[:, 0]]).view(np.uint32))
-    source = f"""{boards.SAY}{BOARD}
+    source = f"""{boards.PRINTING}{BOARD}
 static const uint32_t data[{2 * T}] = {{{words}}};
 static uint32_t crc = 0xffffffffu;
 static void add(float value) {{
@@ -39,7 +39,7 @@ int main(void) {{
         add(y[0]);
     }}
     for (k = 0; k < NET_PARAMETERS; k++) add(l.theta[k]);
-    say_bits(crc ^ 0xffffffffu);
+    put_bits(crc ^ 0xffffffffu);
     return 0;
 }}
 """
@@ -67,7 +67,7 @@ def test_the_same_bits_on_boards(board, learner, flags, steps):
 
 @pytest.mark.parametrize("board", ["m3", "m4f", "avr"])
 def test_no_library_is_called_and_nothing_is_warned_of(board):
-    arithmetic = "__aeabi_" if board != "avr" else "__"  # of floats, which the compiler brings along
+    arithmetic = "__aeabi_" if board != "avr" else "__"  # floating-point routines of the compiler
     source = '#include "net.h"\nstatic net_learner l;\nfloat x[3], y[3], t[3];\nunsigned char bytes[NET_SAVED_ALL];\n'
     source += "int main(void) { net_init(&l); net_step(&l, x, y); net_learn(&l, t); net_reset(&l);\n"
     source += "return net_restore(&l, bytes, net_save(&l, bytes, 1)); }\n"

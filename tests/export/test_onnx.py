@@ -1,4 +1,4 @@
-"""Models of ONNX, run by onnxruntime: what comes out is what the library says, and what the oracle says."""
+"""ONNX models run by onnxruntime give the outputs of the library and of the oracle."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_every_activation_far_from_zero_too(name, dtype):
     found = run(mesh.to_onnx(dtype=dtype), X.astype(dtype))["outputs"]
 
     def phi(t):
-        return naive.activate(name, t)[0] if abs(t) < 700 else mesh.forward([[t]]).item()  # where math.exp overflows
+        return naive.activate(name, t)[0] if abs(t) < 700 else mesh.forward([[t]]).item()  # math.exp overflows
 
     np.testing.assert_allclose(found[:, 0], [phi(t) for t in X[:, 0].tolist()], rtol=1e-6, atol=1e-6)
 
@@ -61,7 +61,14 @@ def test_large_blocks_that_are_nearly_empty():
 
 def test_a_layered_net_is_what_one_would_write_by_hand():
     model = Mesh(Topology.layered([2, 3, 1]), activation="tanh", random_state=0).to_onnx(name="layers")
-    assert operators(model) == ["Mul", "ReduceSum", "Gemm", "Tanh", "Gemm", "Add"]  # the first two find missing values
+    assert operators(model) == [
+        "Mul",
+        "ReduceSum",
+        "Gemm",
+        "Tanh",
+        "Gemm",
+        "Add",
+    ]  # the first two detect missing values
     names = [tensor.name for tensor in model.graph.initializer if tensor.name.startswith("tick")]
     assert names == ["tick1/weights", "tick1/bias", "tick2/weights", "tick2/bias"]
     assert (model.graph.name, model.producer_name, model.opset_import[0].version) == ("layers", "meshnn", 18)
@@ -76,7 +83,7 @@ def test_a_layered_net_is_what_one_would_write_by_hand():
 @pytest.mark.parametrize("labels", [[0, 1, 2], [7, -1, 2**40], ["a", "ß", "c"], [False, True, True], [1.0, 3.0, 2.0]])
 def test_classifiers(labels, dtype):
     X, y = table()
-    X = X.astype(np.float32).astype(np.float64)  # so that both see the same
+    X = X.astype(np.float32).astype(np.float64)  # the same inputs for both
     model = MeshClassifier(5, **FEW).fit(X, np.array(labels)[y])
     want = model.predict_proba(X)
     plain = run(model.to_onnx(zipmap=False, dtype=dtype), X.astype(dtype))
@@ -210,7 +217,7 @@ def test_rare_texts_share_a_feature_and_dates_are_passed_in_parts():
     frame, y = rare_and_dated()
     with pytest.warns(match="rarest"):
         model = MeshRegressor(4, **FEW).fit(frame, y)
-    frame.loc[1, "code"] = "elsewhere"  # as the rare ones
+    frame.loc[1, "code"] = "elsewhere"  # treated like a rare level
     exported = model.to_onnx(dtype="float64")
     names = [value.name for value in exported.graph.input]
     assert names == ["code", "day.month", "day.weekday", "day.days"]

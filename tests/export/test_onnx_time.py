@@ -29,7 +29,10 @@ def sequences():
 
 
 def by_steps(runs, X, lag):
-    """Answers of all calls: one a step, and `lag` more with the last one held; X is (steps, samples, features)."""
+    """Return the outputs of all calls: one per step, and `lag` more with the last step held.
+
+    X has the shape (steps, samples, features).
+    """
     names = [value.name for value in runs.get_outputs()]
     widths = [value.shape[1] for value in runs.get_inputs() if value.name == "state_in"]
     feed = {"state_in": np.zeros((X.shape[1], *widths))} if widths else {}
@@ -63,7 +66,7 @@ def test_sequences(sequences, kind, readout):
         else:
             stepped = answers[-1][name]
         np.testing.assert_allclose(stepped, want, atol=1e-6)
-        if readout == "last":  # also the answer to what was seen so far
+        if readout == "last":  # also the readout of the steps so far
             part = model.predict_proba(X[:, :3]) if classes else model.predict(X[:, :3])[:, None]
             np.testing.assert_allclose(answers[2][name], part, atol=1e-6)
 
@@ -102,7 +105,7 @@ def test_streams(memory, classes):
             assert found["label"].tolist() == [model.predict_one(x)]
         else:
             np.testing.assert_allclose(found["variable"][0, 0], model.predict_one(x), rtol=1e-6)
-        if memory == "carry":  # the library goes on, too, without learning
+        if memory == "carry":  # the library advances its state without training
             moments = model.stream_.room.x_moments.copy()
             model.stream_.step([v if np.isfinite(v) else np.nan for v in row])
             model.stream_.room.x_moments[:] = moments
@@ -130,11 +133,11 @@ def test_a_missing_step_has_no_answer_from_there_on(sequences, readout):
 
 
 def converted(model, X, **options):
-    """By skl2onnx."""
+    """Convert with skl2onnx."""
     skl2onnx = pytest.importorskip("skl2onnx", reason="PIPELINES ARE NOT TESTED without skl2onnx: pip install '.[dev]'")
     from meshnn.integrations.skl2onnx import register
 
-    register()  # again does no harm
+    register()  # a second call has no effect
     return skl2onnx.to_onnx(model, X[:1], **options)
 
 

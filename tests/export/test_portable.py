@@ -1,4 +1,4 @@
-"""Portable streams: against streams in float64, against plain NumPy, and under data that mean harm."""
+"""Portable streams against streams in float64, against plain NumPy, and with extreme data."""
 
 import pickle
 import platform
@@ -16,7 +16,7 @@ PLAIN = {"forgetting": 0.0, "noise": 0.3, "tails": 0.0}
 
 
 def recurrent(hidden=5, inputs=2, outputs=1):
-    """A net whose hidden neurons all feed each other."""
+    """Return a fully recurrent net."""
     first, last = inputs + 1, inputs + 1 + hidden
     pairs = [(i, j) for i in range(last) for j in range(first, last)]
     pairs += [(i, o) for i in range(inputs, last) for o in range(last, last + outputs)]
@@ -24,7 +24,7 @@ def recurrent(hidden=5, inputs=2, outputs=1):
 
 
 def tied_mesh(dtype="float64"):
-    """Two columns that share their weights, a wire that is fixed, and an edge that nothing reads."""
+    """Return two columns that share their weights, a fixed edge, and a dead edge."""
     pairs = [(0, 3), (1, 4), (3, 3), (4, 4), (2, 3), (2, 4), (3, 6), (4, 6), (0, 5), (5, 5), (3, 4)]
     topology = Topology(2, 3, 1, pairs)
     edges = list(zip(topology.src.tolist(), topology.dst.tolist(), strict=True))
@@ -45,7 +45,7 @@ def samples(mesh, T, seed=0):
 @pytest.mark.parametrize("name", ["recurrent", "tied", *range(16)])
 @pytest.mark.parametrize("memory", ["carry", "none"])
 def test_exact_influences(name, memory):
-    """Those of a stream in float64, which others compare with oracles."""
+    """Influences equal those of a stream in float64, which other tests compare with oracles."""
     made = {"recurrent": lambda: Mesh(recurrent(), 1, "tanh", dtype="float64", random_state=0), "tied": tied_mesh}
     mesh, again = (made[name]() if name in made else random_net(name)[0] for _ in range(2))
     got, other = mesh.stream(memory=memory, portable=True), again.stream(memory=memory)
@@ -55,7 +55,7 @@ def test_exact_influences(name, memory):
     scale = max(np.abs(want).max(), 1e-3)
     np.testing.assert_allclose(got.jacobian(), want, atol=1e-5 * scale)
     np.testing.assert_allclose(got.gradient(Y[-1]), other.gradient(Y[-1]), atol=2e-5 * scale)
-    if memory == "carry":  # otherwise what does not matter is not computed there
+    if memory == "carry":  # otherwise irrelevant influences are not computed in float64
         np.testing.assert_allclose(got.state, other.state[0], rtol=1e-5, atol=1e-6)
 
 
@@ -75,7 +75,7 @@ def test_first_order_steps_are_those_of_streams(learner, loss):
 
 
 def dense_filter(mesh, X, Y, q, noise, ceiling=10.0):
-    """The textbook's filter with all outputs at once, in float64, on Jacobians."""
+    """Compute the textbook filter with all outputs at once, in float64, from Jacobians."""
     N, C = mesh.n_parameters, mesh.topology.n_outputs
     P, theta = np.eye(N), mesh.values[:N].astype(np.float64)
     for t in range(len(X)):
@@ -84,7 +84,7 @@ def dense_filter(mesh, X, Y, q, noise, ceiling=10.0):
         K = P @ H.T @ np.linalg.inv(S)
         theta = (theta + K @ (Y[t] - y)) * (1 - 0.5 * q / ceiling)
         P = P - K @ H @ P
-        P[np.diag_indices(N)] *= 1 + 1e-5  # what float32 needs
+        P[np.diag_indices(N)] *= 1 + 1e-5  # required in float32
         P[np.diag_indices(N)] = np.minimum(P.diagonal() + np.maximum(0, q - P.diagonal() * q / ceiling), ceiling)
         mesh.values[:N] = theta
     return theta, P
@@ -105,7 +105,7 @@ def test_the_filter_is_the_textbooks(q):
 @pytest.mark.parametrize("loss", ["squared_error", "binary_cross_entropy", "cross_entropy"])
 @pytest.mark.parametrize("scale", [False, True])
 def test_the_filter_of_streams(loss, scale):
-    """One output, or two classes: then the filter in float64 does the same, with all that it finds by itself."""
+    """With one output or two classes, the filter in float64 gives the same results, with all estimated settings."""
     outputs = 2 if loss == "cross_entropy" else 1
     mesh, other = (Mesh(recurrent(3, 2, outputs), 1, "tanh", dtype="float64", random_state=0) for _ in range(2))
     X, Y = samples(mesh, 80)
@@ -156,7 +156,7 @@ def test_nothing_breaks_it(T):
         for name in PortableStream.kept:
             assert np.isfinite(getattr(stream.room, name)).all(), (learner, scale, name)
         assert stream.learned > T // 3
-        x = np.sin(np.arange(3000) / 3).astype(np.float32)  # it goes on to learn
+        x = np.sin(np.arange(3000) / 3).astype(np.float32)  # training continues
         stream.reset()
         out = stream.run(np.stack([x[:-1], x[:-1]], axis=1), np.stack([x[1:], -x[1:]], axis=1))
         assert np.isfinite(out).all()
@@ -184,8 +184,8 @@ unsigned set(unsigned mode) { unsigned before = __builtin_ia32_stmxcsr(); __buil
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="sets a register of x86")
-def test_denormal_numbers_are_what_they_are():
-    """A thread that takes them for 0 gets the same bits, and is left as it was."""
+def test_denormal_numbers_are_kept():
+    """A thread that flushes denormal numbers to 0 computes the same bits, and its mode is restored."""
     library = boards.load(FLUSH, {})
     found = []
     for mode in (0x1F80, 0x9FC0):
@@ -204,7 +204,7 @@ def test_denormal_numbers_are_what_they_are():
         assert left & 0x8040 == mode & 0x8040
         found.append(np.concatenate([out.ravel(), stream.state, stream.jacobian().ravel()]).view(np.uint32))
     np.testing.assert_array_equal(*found)
-    assert ((found[0] & 0x7FFFFFFF) - 1 < 0x7FFFFF).any()  # there are some
+    assert ((found[0] & 0x7FFFFFFF) - 1 < 0x7FFFFF).any()  # denormal numbers occur
 
 
 def test_look_state_tree_and_pickle():

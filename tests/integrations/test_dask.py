@@ -1,4 +1,4 @@
-"""Fits on Dask clusters: the same bits for any cluster, also if a worker is lost meanwhile."""
+"""Fits on Dask clusters: bit-identical on any cluster, also if a worker is lost."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ N = 3000
 
 @pytest.fixture(autouse=True)
 def _small_buckets(monkeypatch):
-    """Batches of 256 rows have eight buckets."""
+    """Split batches of 256 rows into eight buckets."""
     monkeypatch.setattr(LIMITS, "bucket_rows", 32)
 
 
@@ -48,7 +48,7 @@ def samples():
 
 
 def divided(sizes, *arrays):
-    """Arrays in partitions of these sizes."""
+    """Return arrays with partitions of these sizes."""
     chunks = tuple(np.diff([0, *sizes, N]).tolist())
     return [dask_array.from_array(a, chunks=(chunks, *((size,) for size in a.shape[1:]))) for a in arrays]
 
@@ -157,7 +157,7 @@ def test_a_checkpoint_goes_on_with_the_same_bits(tmp_path):
         want = adam().fit(*data)
         with pytest.raises(KeyboardInterrupt):
             adam(callbacks=[Checkpoint(tmp_path / "c.mesh"), stop]).fit(*data)
-    with cluster(3):  # another cluster, other partitions
+    with cluster(3):  # another cluster with other partitions
         got = adam(callbacks=Checkpoint(tmp_path / "c.mesh")).fit(*divided((10, 2000), X, y))
     np.testing.assert_array_equal(got.mesh_.weights, want.mesh_.weights)
     assert got.history_["loss"].tolist() == want.history_["loss"].tolist()
@@ -194,11 +194,11 @@ def test_what_is_wrong_is_told():
                 adam().fit(*given)
 
 
-# -- workers that go ---------------------------------------------------------------------------------------------------
+# -- lost workers ------------------------------------------------------------------------------------------------------
 
 
 def _at_third_step(number):
-    """Have this worker get a signal in the middle of its third step from now on."""
+    """Send a signal to this worker in the middle of its third step from the call on."""
     from meshnn.training.cluster import Transport
 
     real, calls = Transport.__call__, []

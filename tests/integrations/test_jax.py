@@ -1,4 +1,4 @@
-"""`meshnn.jax`: the function of a mesh in JAX, against `Mesh` and PyTorch."""
+"""`meshnn.jax`: the function of a mesh in JAX, compared with `Mesh` and PyTorch."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import torch  # noqa: E402
 from meshnn.jax import mesh_function  # noqa: E402
 from meshnn.torch import MeshLayer  # noqa: E402
 
-pytestmark = pytest.mark.slow  # its kernels and JAX compile for longer than all tests run
+pytestmark = pytest.mark.slow  # compiling its kernels and JAX takes longer than all its tests
 
 
 def make(ties=False):
@@ -26,7 +26,7 @@ def numbers(*shape, seed=0):
 
 
 def witness(mesh, weights, x):
-    """Gradients of the sum of squares by PyTorch, in plain operations."""
+    """Return gradients of the sum of squares by PyTorch, in plain operations."""
     layer = MeshLayer.from_mesh(mesh, pure=True)
     w, x = torch.tensor(np.array(weights), requires_grad=True), torch.tensor(np.array(x), requires_grad=True)
     found = torch.autograd.grad(torch.func.functional_call(layer, {"weight": w}, (x,)).square().sum(), (w, x))

@@ -1,4 +1,4 @@
-"""Genomes of neat-python as meshes: neat's own networks are the witness of outputs and of gradients."""
+"""Genomes of neat-python as meshes: networks of neat-python verify outputs and gradients."""
 
 import configparser
 import copy
@@ -18,7 +18,7 @@ from meshnn.neat import FORMS, from_neat, gradient_by_gene, nodes, to_neat
 neat = pytest.importorskip("neat", reason="GENOMES OF NEAT ARE NOT TESTED without neat-python: pip install '.[dev]'")
 
 ROOT = Path(__file__).parents[2]
-#: Over those of examples/xor.ini: genomes that vary, with weights that do not grow.
+#: Changes of examples/xor.ini: varied genomes whose weights stay bounded.
 OPTIONS = {
     "conn_add_prob": 0.7, "conn_delete_prob": 0.15, "node_add_prob": 0.5, "node_delete_prob": 0.05,
     "activation_default": "random", "activation_mutate_rate": 0.2, "aggregation_default": "random",
@@ -33,7 +33,7 @@ SMOOTH = ("identity", "sigmoid", "tanh", "sin", "gauss")
 
 @pytest.fixture
 def make(tmp_path):
-    """A function that makes configs; neat draws from Python's own generator, which is put back."""
+    """Return a function that creates configs; Python's global generator, which neat uses, is restored afterwards."""
     before = random.getstate()
 
     def made(activations=SMOOTH, feed_forward=True, n_inputs=3, n_outputs=2):
@@ -55,7 +55,7 @@ def make(tmp_path):
 
 
 def genomes(config, count, steps=8):
-    """Random genomes that have a path from an input to an output; recurrent ones forget, or rounding would grow."""
+    """Return random genomes with a path from input to output; recurrent ones contract, which bounds rounding errors."""
     found, seeds = [], itertools.count()
     while len(found) < count:
         random.seed(next(seeds))
@@ -68,7 +68,7 @@ def genomes(config, count, steps=8):
         try:
             from_neat(genome, config)
         except MeshError as error:
-            if "no enabled path" not in str(error):  # the only refusal there may be
+            if "no enabled path" not in str(error):  # the only error that may occur
                 raise
         else:
             found.append(genome)
@@ -86,7 +86,7 @@ def test_feed_forward_genomes_have_the_same_outputs(make):
         mesh = from_neat(genome, config)
         assert mesh.dtype == np.float64
         np.testing.assert_allclose(mesh.forward(X), want, rtol=1e-9, atol=1e-9)
-        mesh.ticks += 3  # the outputs have settled
+        mesh.ticks += 3  # until the outputs are constant
         np.testing.assert_allclose(mesh.forward(X), want, rtol=1e-9, atol=1e-9)
 
 
@@ -95,7 +95,7 @@ def test_recurrent_genomes_have_the_same_outputs_step_by_step(make):
     cycles = 0
     for genome in genomes(config := make(ONE_NEURON, feed_forward=False), 40):
         for key in list(genome.nodes)[::3]:
-            genome.nodes[key].activation = "softplus" if key > 1 else "tanh"  # an output would take two neurons
+            genome.nodes[key].activation = "softplus" if key > 1 else "tanh"  # an output with it would need two neurons
         want, mesh = recurrent(genome, config, X), from_neat(genome, config)
         assert mesh.ticks == 1
         cycles += mesh.topology.components().max() + 1 < mesh.topology.n_hidden + mesh.topology.n_outputs
@@ -114,7 +114,7 @@ def connect(genome, *links, weight=1.0, enabled=True):
 
 
 def small(config, activation="identity", aggregation="sum"):
-    """-1 -> 2 -> 0, every other gene as it is by default."""
+    """Return the genome -1 -> 2 -> 0, with default values of all other genes."""
     genome = neat.DefaultGenome(0)
     for k, key in enumerate((0, 2)):
         genome.nodes[key] = neat.DefaultGenome.create_node(config.genome_config, key)
@@ -141,8 +141,8 @@ def run(mesh, kind, X):
 
 
 @pytest.mark.parametrize("activation", FORMS)
-def test_an_activation_is_that_of_neat(make, activation):
-    """In a hidden node and in an output, over all of a line; beyond 12 neat's sin and softplus stand still."""
+def test_activations_equal_those_of_neat(make, activation):
+    """In a hidden node and in an output, on a range of inputs; beyond 12, sin and softplus of neat are constant."""
     config = make(n_inputs=1, n_outputs=1)
     genome, X = small(config, activation), np.linspace(-6, 6, 601)[:, None]
     want = feed_forward(genome, config, X)
@@ -165,7 +165,7 @@ def test_the_gradient_by_genes_is_that_of_neats_own_network(make, kind):
 
     for genome in genomes(config, 6):
         if kind == "feed_forward":
-            genome.nodes[0].activation = "softplus"  # with a fixed edge behind it
+            genome.nodes[0].activation = "softplus"  # needs a fixed edge to a second neuron
         mesh = from_neat(genome, config)
         if kind == "recurrent":
             got, gradient = mesh.gradient(X[:, None], y[:, None], "squared_error", loss_ticks="all")
@@ -181,7 +181,7 @@ def test_the_gradient_by_genes_is_that_of_neats_own_network(make, kind):
                     setattr(gene, name, value + step)
                     ends.append(loss(genome))
                 setattr(gene, name, value)
-                # a gene that is not in the mesh must do nothing
+                # a gene without a counterpart in the mesh must have no effect
                 want = (ends[0] - ends[1]) / (2 * h)
                 assert derivatives.get(key, 0.0) == pytest.approx(want, rel=1e-5, abs=1e-8), key
                 found += key in derivatives
@@ -197,7 +197,7 @@ def test_learned_weights_go_back_into_a_copy(make, kind):
         genome.fitness = 3.0
         before, mesh = copy.deepcopy(genome), from_neat(genome, config)
         same = to_neat(mesh, genome, config)
-        assert described(same) == described(before)  # bit by bit
+        assert described(same) == described(before)  # bit-identical
         assert same.fitness is None
         mesh.parameters = mesh.parameters + 0.1 * rng.standard_normal(mesh.n_parameters)
         learned = to_neat(mesh, genome, config)
@@ -205,7 +205,7 @@ def test_learned_weights_go_back_into_a_copy(make, kind):
         assert genome.fitness == 3.0
         np.testing.assert_allclose(run(mesh, kind, X), KINDS[kind](learned, config, X), rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(from_neat(learned, config).weights, mesh.weights, rtol=1e-12)
-        learned.mutate(config.genome_config)  # evolution goes on
+        learned.mutate(config.genome_config)  # mutation works on the result
 
 
 def described(genome):
@@ -224,12 +224,12 @@ def test_pruned_edges_are_connections_of_weight_0(make):
     np.testing.assert_allclose(mesh.forward([[2.0]]), feed_forward(learned, config, [[2.0]]))
 
 
-# -- what neat does with rare genomes ------------------------------------------------------------------------------
+# -- semantics of neat in rare cases -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_node_that_nothing_feeds(make, kind):
-    """Feed-forward it is its bias; neat's recurrent network never evaluates it, so it is 0, an output too."""
+def test_a_node_without_inputs(make, kind):
+    """In a feed-forward network its value is its bias; the recurrent network of neat never evaluates it: it is 0."""
     config = make(n_inputs=1, n_outputs=2)
     genome = small(config)
     genome.nodes[1] = copy.deepcopy(genome.nodes[0])  # an output
@@ -245,18 +245,18 @@ def test_a_node_that_nothing_feeds(make, kind):
 def test_disabled_and_useless_genes_are_left_out(make):
     config = make(n_inputs=2, n_outputs=1)
     genome = small(config)
-    genome.nodes[9] = copy.deepcopy(genome.nodes[2])  # reads, and nobody reads it
+    genome.nodes[9] = copy.deepcopy(genome.nodes[2])  # has inputs, but no node reads it
     connect(genome, (-2, 9))
     connect(genome, (-2, 0), enabled=False)
     assert nodes(genome, config) == [-1, -2, None, 2, 0]
     mesh = from_neat(genome, config)
     assert {*zip(mesh.topology.src, mesh.topology.dst, strict=True)} == {(0, 3), (2, 3), (2, 4), (3, 4)}
-    genome.nodes[9].activation = "cube"  # what is left out is not looked at
+    genome.nodes[9].activation = "cube"  # unused nodes are not validated
     assert from_neat(genome, config).topology == mesh.topology
 
 
 def test_neurons_are_in_the_order_of_keys(make):
-    """Inputs and outputs as in the config, hidden nodes by their keys; each neuron has its node's value."""
+    """Inputs and outputs are in the order of the config, hidden nodes by key; values match their nodes."""
     X = np.random.default_rng(0).uniform(-1, 1, (1, 3))
     for genome in genomes(config := make(), 5):
         found = nodes(genome, config)
@@ -271,7 +271,7 @@ def test_neurons_are_in_the_order_of_keys(make):
 
 
 def test_a_response_of_0(make):
-    """Nothing of the sum is left, whatever it was, so its connections are no parameters."""
+    """A response of 0 removes the sum, so its connections are not parameters."""
     config = make(n_inputs=2, n_outputs=1)
     genome = small(config)
     connect(genome, (-1, 0), (-2, 2), weight=2.0)
@@ -292,11 +292,11 @@ def test_the_aggregation_of_one_input_is_that_input(make):
         np.testing.assert_allclose(from_neat(genome, config).forward([[0.7]]), feed_forward(genome, config, [[0.7]]))
 
 
-# -- refusals ------------------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------------------------
 
 
 def changed(genome, *links, **attributes):
-    """The genome with more connections and other attributes of node 2."""
+    """Return the genome with more connections and other attributes of node 2."""
     connect(genome, *links)
     for name, value in attributes.items():
         setattr(genome.nodes[2], name, value)
@@ -354,7 +354,7 @@ def test_refusals_of_what_does_not_belong_together(make):
 
 
 def test_the_example(make):
-    """Both conversions are exact, and learning does not make it worse."""
+    """Both conversions are exact, and training does not increase the error."""
     example = runpy.run_path(str(ROOT / "examples" / "evolve_then_learn.py"))
     stages = dict(example["main"](generations=2, iterations=10))
     for stage in ("evolved", "learned"):

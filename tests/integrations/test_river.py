@@ -1,4 +1,4 @@
-"""`meshnn.integrations.river`: all that river asks of its own models, its pipelines, its evaluation."""
+"""`meshnn.integrations.river`: river's checks of its own models, pipelines, evaluation."""
 
 import copy
 import pickle
@@ -23,27 +23,27 @@ from meshnn.integrations.river import RiverMeshClassifier, RiverMeshForecaster, 
 
 MODELS = {"classifier": RiverMeshClassifier, "regressor": RiverMeshRegressor, "forecaster": RiverMeshForecaster}
 OUTSIDE = {"classifier": MeshStreamClassifier, "regressor": MeshStreamRegressor, "forecaster": MeshForecaster}
-#: Checks that river 0.26 has for them.
+#: Checks of river 0.26 for each of the models.
 COUNTS = {"classifier": 65, "regressor": 28, "forecaster": 16}
 
 
 def checks():
     for name, make in MODELS.items():
         for k, check in enumerate(yield_checks(make())):
-            slow = [pytest.mark.slow] if "memory" in check.__name__ else []  # a second each
+            slow = [pytest.mark.slow] if "memory" in check.__name__ else []  # a second per check
             yield pytest.param(make, k, id=f"{name}-{k}-{check.__name__}", marks=slow)
 
 
 @pytest.mark.parametrize(("make", "number"), list(checks()))
 def test_checks_of_river(make, number):
-    random.seed(number)  # checks shuffle features
+    random.seed(number)  # the checks shuffle features
     model = make()
     list(yield_checks(model))[number](model.clone())
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_they_are(name):
-    """All checks are run; parameters are those of the model outside of river, with another name of the seed."""
+def test_types_and_parameters(name):
+    """All checks run; parameters are those of the models outside of river, except for the name of the seed."""
     model, outside = MODELS[name](), OUTSIDE[name]()
     assert not model._unit_test_skips()
     assert len(list(yield_checks(model))) >= COUNTS[name]
@@ -60,12 +60,14 @@ def test_what_they_are(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_same_as_outside_of_river(name, tmp_path):
-    """Same seed, same samples, same bits, and files go from one to the other; dates are no features of forecasters."""
+def test_equal_to_the_models_outside_of_river(name, tmp_path):
+    """Predictions are bit-identical, and files are interchangeable; dates are not features of forecasters."""
     series = {"season": 4} if name == "forecaster" else {}
     inside, outside = MODELS[name](hidden=4, seed=3, **series), OUTSIDE[name](hidden=4, random_state=3, **series)
     sets = {"classifier": datasets.ImageSegments, "regressor": datasets.TrumpApproval}
-    rows = list(sets.get(name, datasets.AirlinePassengers)())[:60]  # a set that is not read to its end stays open
+    rows = list(sets.get(name, datasets.AirlinePassengers)())[
+        :60
+    ]  # a data set that is not read to the end leaves its file open
 
     def learn(model, x, y, k):
         if name == "forecaster":
@@ -109,19 +111,19 @@ def test_features_that_are_no_numbers_are_refused():
 
 
 def test_evaluation():
-    """The larger class of Phishing has 56 %; the mean of all passengers is off by 101; a model unfed by 40."""
+    """Errors of baselines: 44 % on Phishing (majority class), 101 passengers (mean), 40 passengers (no training)."""
     score = evaluate.progressive_val_score
     model = preprocessing.StandardScaler() | RiverMeshClassifier(seed=0)
     assert score(datasets.Phishing(), model, metrics.Accuracy()).get() > 0.8
     model, late = RiverMeshRegressor(seed=0), {"moment": "ordinal_date", "delay": 9}
     assert score(datasets.TrumpApproval(), model, metrics.MAE(), **late).get() < 3
-    run = getattr(evaluate, "evaluate", None) or time_series.evaluate  # it has moved
+    run = getattr(evaluate, "evaluate", None) or time_series.evaluate  # depends on the version of river
     found = run(datasets.AirlinePassengers(), RiverMeshForecaster(season=12, seed=0), metrics.MAE(), horizon=3)
     assert max(metric.get() for metric in found.metrics) < 60
 
 
 def test_pipelines_and_ensembles():
-    """Text goes through an encoder; bagging clones and seeds it; mini-batches are frames."""
+    """Text passes through an encoder; bagging clones and seeds the model; mini-batches are DataFrames."""
     rows = [({"colour": "red" if k % 2 else "blue", "size": k % 5}, bool(k % 2)) for k in range(200)]
     texts = compose.SelectType(str) | preprocessing.OneHotEncoder()
     model = texts + compose.SelectType(int) | RiverMeshClassifier(hidden=4, seed=0)

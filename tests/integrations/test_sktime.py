@@ -1,11 +1,11 @@
-"""The estimators of sequences as those of sktime."""
+"""Estimators of sequences used in sktime."""
 
 import warnings
 
 import numpy as np
 import pytest
 
-with warnings.catch_warnings():  # of what sktime imports
+with warnings.catch_warnings():  # warnings of imported packages
     warnings.simplefilter("ignore")
     import pandas as pd
     import sktime.classification.base
@@ -39,7 +39,7 @@ def test_panels_are_sequences(kind, own):
     net = own(**QUICK)
     model, want = kind(net).fit(frames, y), own(**QUICK).fit(parts, y)
     np.testing.assert_array_equal(model.predict(frames), want.predict(parts))
-    even = np.stack([part[:3] for part in parts])  # sktime has time last
+    even = np.stack([part[:3] for part in parts])  # in sktime time is the last axis
     np.testing.assert_array_equal(model.predict(even.transpose(0, 2, 1)), want.predict(even))
     assert model.estimator is net
     assert not hasattr(net, "mesh_")

@@ -1,4 +1,4 @@
-"""`MeshLayer` in what PyTorch has for modules: transforms, compilers, copies, dtypes, devices, threads, processes."""
+"""`MeshLayer` with PyTorch features: transforms, compilers, copies, dtypes, devices, threads, processes."""
 
 import copy
 import os
@@ -66,7 +66,7 @@ def test_stacks_of_nets():
     same([other], [want.transpose(0, 1)])
     inner = vmap(vmap(run, (0, None)), (None, 0))(x, weights)
     same([inner], [torch.stack([torch.stack([run(a, w) for a in x]) for w in weights])])
-    # the rules of the operations themselves, which other ways than `torch.func.grad` take
+    # the rules of the operations, which other transforms than `torch.func.grad` use
     same([vmap(lambda v: torch_ops.layer(x, v, layer.spec.key))(weights)], [torch.stack([run(x, w) for w in weights])])
 
 
@@ -113,7 +113,7 @@ def test_what_a_key_stands_for():
 def test_copies_and_pickles():
     layer, x = make("cycles", ties=True), numbers(4, 3)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert other.spec is layer.spec  # nothing is compiled again
+        assert other.spec is layer.spec  # no recompilation
         assert torch.equal(other(x), layer(x))
         with torch.no_grad():
             other.weight *= 2
@@ -170,7 +170,7 @@ def test_wrong_shapes_are_refused(pure):
 
 
 def test_other_devices_take_plain_operations():
-    layer = make("cycles").to("meta")  # the only other device that is everywhere
+    layer = make("cycles").to("meta")  # the only other device that is always available
     assert layer(torch.empty(4, 3, dtype=F64, device="meta")).shape == (4, 2)
     with pytest.raises(MeshError, match=r"cpu.*meta"):
         layer(numbers(4, 3))
@@ -235,7 +235,7 @@ net(x[rank::2]).square().mean().backward()
 if rank == 0:
     torch.save(layer.weight.grad, f"{folder}/out.pt")
 dist.barrier()
-os._exit(0)  # threads of gloo abort now and then at a normal exit
+os._exit(0)  # threads of gloo abort rarely at a normal exit
 """
 
 

@@ -1,4 +1,4 @@
-"""`MeshLayer`: outputs and gradients, against plain operations and finite differences."""
+"""`MeshLayer`: outputs and gradients, compared with plain operations and finite differences."""
 
 import copy
 
@@ -21,7 +21,7 @@ def test_gradients_against_differences(kind, ties):
     layer = make(kind, ties)
     x, weight = numbers(3, layer.topology.n_inputs, needs=True), layer.weight.detach().clone().requires_grad_()
     assert gradcheck(called(layer), (x, weight))
-    # as an operation, which is what compilers see
+    # the operation that compilers use
     values = layer._values().detach().requires_grad_()
     assert gradcheck(lambda x, v: torch_ops.layer(x, v, layer.spec.key), (x, values))
 
@@ -45,7 +45,7 @@ def test_graphs_in_plain_operations(kind, ties, size):
     x, g = numbers(size, layer.topology.n_inputs), numbers(size, layer.topology.n_outputs, seed=1)
     y, by_x, by_weight = both_gradients(pure, x, g)
     same(both_gradients(layer, x, g), (y, by_x, by_weight))
-    # one of them alone takes another way
+    # a single gradient uses another code path
     same(torch.autograd.grad(layer(x), layer.weight, g), (by_weight,))
     x.requires_grad_()
     same([torch.autograd.grad(layer.requires_grad_(False)(x), x, g)[0]], [by_x])
@@ -122,7 +122,7 @@ def test_the_engine_refuses_states_and_addresses_that_do_not_fit():
             compiled.back(*given, 0, 0, 4)
 
 
-@pytest.mark.parametrize("size", [4, 40])  # of more than a row, states are not kept
+@pytest.mark.parametrize("size", [4, 40])  # states of batches with more than one row are not kept
 def test_weights_changed_in_between_are_noticed(size):
     layer, x = make("cycles"), numbers(size, 3)
     y = layer(x)
@@ -137,7 +137,7 @@ def test_the_layer_may_be_gone_before_the_way_back(direct):
     layer, x = make("cycles", seed=5), numbers(40, 3, needs=True)
     want = both_gradients(MeshLayer.from_mesh(layer.mesh(), pure=True), x, torch.ones(40, 2, dtype=F64))[1]
     y = layer(x) if direct else torch_ops.layer(x, layer.weight, layer.spec.key)
-    _ = [MeshLayer(GRAPHS["cycles"][0], ticks) for ticks in range(5, 45)]  # more graphs than are kept anyway
+    _ = [MeshLayer(GRAPHS["cycles"][0], ticks) for ticks in range(5, 45)]  # more graphs than the cache holds
     del layer
     y.sum().backward()
     same([x.grad], [want])

@@ -1,4 +1,4 @@
-"""`nn.Sequential` of PyTorch to meshes and back."""
+"""Conversion of `nn.Sequential` to meshes and back."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_pruned_layers():
     with torch.no_grad():
         for layer in (model[0], model[2], model[4]):
             layer.weight[torch.rand_like(layer.weight) < 0.6] = 0
-        model[2].weight[1] = 0  # a neuron that nothing feeds but the bias
+        model[2].weight[1] = 0  # a neuron whose only input is the bias
         model[0].bias[2] = 0
     mesh = from_torch(model, drop_zeros=True)
     assert mesh.topology.n_edges == sum(int((p != 0).sum()) for p in model.parameters())

@@ -19,7 +19,7 @@ SMALL = {"hidden": 2, "lags": 3}
 
 
 def seasonal(n, noise=1.0, seed=0):
-    """A trend, a season of 12 and noise, all positive."""
+    """Return a positive series with a trend, a season of 12 and noise."""
     t = np.arange(n)
     return 200 + 2 * t + 40 * np.sin(2 * np.pi * t / 12) + noise * np.random.default_rng(seed).standard_normal(n)
 
@@ -35,7 +35,7 @@ def test_a_trend_and_a_season_are_continued():
     model = fed(MeshForecaster(random_state=0), y[:108])
     error = np.abs(np.array(model.forecast(24)) - y[108:]).mean()
     assert model.season_ == 12
-    assert error < 6  # the last value, and that of a year ago, are off by more than 24
+    assert error < 6  # the errors of the last value and of the value a year ago exceed 24
     low, high = np.array(model.forecast_interval(24, level=0.9)).T
     assert ((low <= y[108:]) & (y[108:] <= high)).mean() > 0.7
     assert (high - low).max() < 60
@@ -43,7 +43,7 @@ def test_a_trend_and_a_season_are_continued():
 
 def test_a_series_that_no_line_can_follow():
     y = [0.3]
-    for _ in range(500):  # the logistic map: autocorrelations are 0, the next value is certain
+    for _ in range(500):  # the logistic map: no autocorrelation, but the next value is deterministic
         y.append(3.9 * y[-1] * (1 - y[-1]))
     model, errors, naive = MeshForecaster(season=None, random_state=0, lags=3), [], []
     for k, value in enumerate(y):
@@ -103,18 +103,18 @@ def test_missing_and_observed_values_are_not_learned():
     before = [expert.mesh.weights.copy() for expert in model._experts if expert.mesh is not None]
     fed(model, [None, math.nan])
     assert model.forecast(1)[0] == pytest.approx(seasonal(63, 0.0)[62], abs=25)
-    np.testing.assert_allclose(model._past[0].last(2), expected, rtol=0.05)  # they are filled in
+    np.testing.assert_allclose(model._past[0].last(2), expected, rtol=0.05)  # missing values are imputed
     for value in y[62:]:
         model.observe_one(value)
     after = [expert.mesh.weights for expert in model._experts if expert.mesh is not None]
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
     assert model.n_samples_ == 80
-    assert model.forecast(1)[0] == pytest.approx(seasonal(81, 0.0)[80], abs=25)  # it knows where the series is
+    assert model.forecast(1)[0] == pytest.approx(seasonal(81, 0.0)[80], abs=25)  # the position in the series is kept
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_an_input_that_explains_everything_is_used_at_every_step_ahead(seed):
-    """y = 3 x + noise: least squares is off by 0.08, the mean of y by 2.4."""
+    """y = 3 x + noise: the error of least squares is 0.08, that of the mean of y 2.4."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(124)
     y = 3 * x + 0.1 * rng.standard_normal(124)
@@ -125,7 +125,7 @@ def test_an_input_that_explains_everything_is_used_at_every_step_ahead(seed):
         model.learn_one(y[k], xs[k])
     assert np.mean(errors) < 0.15
     assert np.abs(np.array(model.forecast(12, xs[100:112])) - y[100:112]).mean() < 0.15
-    assert np.isfinite(model.forecast(4)).all()  # features of the future may be unknown
+    assert np.isfinite(model.forecast(4)).all()  # future features may be missing
 
 
 def test_names_of_features_are_those_of_before():
@@ -159,7 +159,7 @@ def test_whole_series_are_fitted():
     assert fitted.fit(y, X) is fitted
     stepwise = fed(MeshForecaster(random_state=0, **SMALL), y.tolist(), rows)
     assert fitted.forecast(3, rows[:3]) == stepwise.forecast(3, rows[:3])
-    assert fitted.fit(y.tolist()).features_.names == ()  # it begins anew
+    assert fitted.fit(y.tolist()).features_.names == ()  # fit starts a new model
     for wrong in (X[:20], X.to_numpy(), X.shift(freq="D")):
         with pytest.raises(DataError, match="X"):
             fitted.fit(y, wrong)
@@ -217,12 +217,12 @@ def test_intervals_of_values_that_are_all_the_same():
     for _ in range(12):
         model.learn_one(7.0)
         widths.append(float(np.diff(model.forecast_interval(1, level=0.9)[0])[0]))
-    np.testing.assert_allclose(widths[0], 2 * 7 * 1.6448536)  # as far as the value is from 0, for want of better
+    np.testing.assert_allclose(widths[0], 2 * 7 * 1.6448536)  # the scale is the distance from 0, without other evidence
     assert (np.diff(widths[:10]) < 0).all()
     assert widths[8] > 0
     assert widths[10:] == [0.0, 0.0]
     gaps = fed(MeshForecaster(random_state=0, **SMALL), [7.0, None, None, None])
-    assert np.diff(gaps.forecast_interval(1)[0])[0] == widths[0]  # what is filled in is no evidence
+    assert np.diff(gaps.forecast_interval(1)[0])[0] == widths[0]  # imputed values are not used as evidence
     other = fed(MeshForecaster(random_state=0, **SMALL), [7.0, 8.0])
     low, high = other.forecast_interval(1)[0]
     assert low < high
@@ -236,10 +236,10 @@ def test_intervals_cover_what_they_say():
     model = MeshForecaster(None, random_state=0, **SMALL)
     test = back_test(model, np.array(y), 4, level=0.8, origins=60)
     assert 0.6 < test.covered().mean() < 0.97
-    assert len(model.explain()) <= 9  # others were dropped after 256 values
+    assert len(model.explain()) <= 9  # other features were dropped after 256 values
     narrow, wide = (np.diff(model.forecast_interval(4, level=level)).ravel() for level in (0.5, 0.95))
     assert (narrow < wide).all()
-    # of an AR(1) the spread grows from 1 to 1 / sqrt(1 - 0.49) = 1.4
+    # the standard deviation of an AR(1) grows from 1 to 1 / sqrt(1 - 0.49) = 1.4
     deviations = wide / (2 * 1.96)
     assert 0.6 < deviations[0] < 1.8
     assert deviations[0] < deviations[3] < 2.8
@@ -261,27 +261,27 @@ def test_a_back_test_sees_what_was_known():
     assert back_test(MeshForecaster(random_state=0, **SMALL), y[:8], 3).origins.size == 0
 
 
-# -- parts -------------------------------------------------------------------------------------------------------------
+# -- components --------------------------------------------------------------------------------------------------------
 
 
 def test_weights_by_errors_worked_by_hand():
     judge = Judge(3, 2)
-    assert judge.weights(10)[:, 0].tolist() == [1.0, 0.0, 0.0]  # nothing is known: the naive one
-    judge.update(10.0, np.array([8.0, 9.0, np.nan]), 0)  # errors 2 and 1, power 2: shares 1 and 4
+    assert judge.weights(10)[:, 0].tolist() == [1.0, 0.0, 0.0]  # without errors, the naive forecast has weight 1
+    judge.update(10.0, np.array([8.0, 9.0, np.nan]), 0)  # errors 2 and 1, power 2: weights 1 and 4
     np.testing.assert_allclose(judge.weights(0)[:, 0], [0.2, 0.8, 0.0])
-    np.testing.assert_allclose(judge.weights(0)[:, 1], [0.2, 0.8, 0.0])  # borrowed from one step ahead
+    np.testing.assert_allclose(judge.weights(0)[:, 1], [0.2, 0.8, 0.0])  # taken from one step ahead
     judge.note(np.array([[7.0, 7.0], [9.0, 12.0], [np.nan, np.nan]]), 1)
     judge.update(9.0, np.array([7.0, 9.0, 9.0]), 1)
     judge.update(10.0, np.array([10.0, 10.0, 10.0]), 2)
-    assert len(judge.ages) == 0  # both of its steps have come
+    assert len(judge.ages) == 0  # both of its steps have passed
     np.testing.assert_allclose(judge.total[:2, 1], [3.0, 2.0])
     np.testing.assert_allclose(judge.cases[1], 1.0)
     np.testing.assert_allclose(judge.apart[1], abs(0.2 * 7 + 0.8 * 12 - 10))
     assert np.isnan(mean_of(np.ones((2, 1)), np.full((2, 1), np.nan)))
 
 
-def test_the_net_of_paths_is_that_of_the_stream():
-    """Also with parameters that differ: as the derivative says, by the difference of two nets, 1e-6 apart."""
+def test_the_net_of_paths_equals_that_of_the_stream():
+    """With parameters that differ by 1e-6, the outputs of two nets differ as predicted by the derivative."""
     model = fed(MeshForecaster(12, random_state=0, hidden=3, lags=4), seasonal(80))
     expert = next(e for e in model._experts if e.view.hidden and e.view.first)
     rows = expert.w.last(expert.depth)[-len(expert.lags) :] * np.linspace(0.5, 1.5, 5)[:, None]
@@ -317,7 +317,7 @@ def test_update_is_as_if_all_had_been_fitted():
     y = pd.Series(seasonal(60), pd.period_range("2001-01", periods=60, freq="M"), name="y")
     whole = in_sktime().fit(y)
     parts = in_sktime().fit(y[:40])
-    parts.update(y[38:50])  # two of them were seen before
+    parts.update(y[38:50])  # two of them were already learned
     parts.update(y[50:])
     assert parts.cutoff[0] == y.index[-1]
     pd.testing.assert_series_equal(whole.predict([1, 3, 12]), parts.predict([1, 3, 12]))
@@ -336,17 +336,17 @@ def test_gaps_and_features_in_sktime():
     y = 5 + 2 * X["x"].rename("y")
     y.iloc[[0, 7]] = np.nan
     model = in_sktime(season=None).fit(y[:40], X[:40])
-    assert model.forecaster_.n_samples_ == 39  # it begins with the second
+    assert model.forecaster_.n_samples_ == 39  # training starts with the second value
     got = model.predict([2, 4], X=X.iloc[[41, 43]])
     assert got.index.tolist() == index[[41, 43]].tolist()
     away = model.predict([2, 4], X=X.iloc[[41, 43]] + 1)
-    assert (away - got > 0.5).all()  # it is 2
-    model.update(y[42:], X[42:])  # two days are not there
+    assert (away - got > 0.5).all()  # the true difference is 2
+    model.update(y[42:], X[42:])  # two days are missing
     assert model.forecaster_.n_samples_ == 49
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Forecasters. predict_proba requires skpro:UserWarning")  # which nobody needs here
+@pytest.mark.filterwarnings("ignore:Forecasters. predict_proba requires skpro:UserWarning")  # unused here
 def test_sktimes_own_checks():
     checks = pytest.importorskip("sktime.utils.estimator_checks")
     from meshnn.integrations.sktime import MeshTimeSeriesForecaster

@@ -1,4 +1,4 @@
-"""The Kalman filter: against the textbook's in plain NumPy, against closed forms, and under data that mean harm."""
+"""The Kalman filter against the textbook form in plain NumPy, closed forms, and with extreme data."""
 
 import math
 
@@ -15,7 +15,7 @@ PLAIN = {"forgetting": 0.0, "noise": 0.5, "tails": 0.0}
 
 
 def random_state(rng, group, n_outputs, **settings):
-    """A state whose covariance is any positive one, within its blocks; and that covariance."""
+    """Return a state with a random positive definite covariance within its blocks, and this covariance."""
     state = KalmanLearner(group, n_outputs, **settings)
     P = np.zeros((len(group), len(group)))
     for members in blocks_of(state):
@@ -44,8 +44,8 @@ def test_squared_errors_are_the_textbook(kind, n_outputs):
     want_theta, want_P = theta.copy(), P.copy()
     for step in range(1, 6):
         H, y, t = rng.normal(size=(n_outputs, 21)), rng.normal(size=n_outputs), rng.normal(size=n_outputs)
-        H[:, group == 0] *= np.arange(n_outputs)[:, None] == 0  # the readout of one output alone
-        seen = np.arange(n_outputs) != step  # one target is missing in the first steps
+        H[:, group == 0] *= np.arange(n_outputs)[:, None] == 0  # the readout of one output
+        seen = np.arange(n_outputs) != step  # one target is missing in each of the first steps
         t[~seen] = np.nan
         S = H[seen] @ want_P @ H[seen].T + 0.5 * np.eye(seen.sum())
         K = want_P @ H[seen].T @ np.linalg.inv(S)
@@ -59,7 +59,7 @@ def test_squared_errors_are_the_textbook(kind, n_outputs):
 
 
 def curved(code, y, t):
-    """Slope and curvature of a loss by its outputs."""
+    """Return slope and curvature of a loss with respect to its outputs."""
     if code == codes.LossCode.CROSS_ENTROPY:
         p = softmax(y)
         return np.eye(len(y))[int(t[0])] - p, np.diag(p) - np.outer(p, p)
@@ -72,8 +72,8 @@ def curved(code, y, t):
 @pytest.mark.parametrize(
     "code", [codes.LossCode.CROSS_ENTROPY, codes.LossCode.BINARY_CROSS_ENTROPY, codes.LossCode.POISSON]
 )
-def test_other_losses_are_met_as_they_are(code, kind, surprise):
-    """The new outputs are where the slope of the loss balances the pull of what was known; P^-1 gains H' A H."""
+def test_updates_with_other_losses(code, kind, surprise):
+    """At the new outputs, the slope of the loss balances the prior; P^-1 increases by H' A H."""
     rng = np.random.default_rng(5)
     n_outputs = 4 if code == codes.LossCode.CROSS_ENTROPY else 2
     group = np.repeat(np.arange(3), 6)
@@ -109,8 +109,8 @@ def test_other_losses_are_met_as_they_are(code, kind, surprise):
 
 @pytest.mark.parametrize("right", [0, 3, 69])
 @pytest.mark.parametrize("ties", [False, True])
-def test_the_likeliest_classes_are_chosen(right, ties):
-    """Outputs that are biases alone: with those that are left out as constants, the step is known."""
+def test_the_most_likely_classes_are_updated(right, ties):
+    """Outputs are biases only: with the omitted classes as constants, the step has a closed form."""
     rng, n = np.random.default_rng(right), 70
     y = rng.integers(0, 3, n).astype(float) if ties else 5 * rng.normal(size=n)
     edges = [(1, 2 + o) for o in range(n)] + [(0, 2)]
@@ -125,7 +125,7 @@ def test_the_likeliest_classes_are_chosen(right, ties):
     assert y[chosen[1 : StreamNumbers.AT_ONCE]].tolist() == np.sort(others)[::-1][: StreamNumbers.AT_ONCE - 1].tolist()
     after = mesh.weights[mesh.topology.src == 1]
     np.testing.assert_array_equal(after[chosen[StreamNumbers.AT_ONCE :]], y[chosen[StreamNumbers.AT_ONCE :]])
-    # each output has a variance of 1, so it moves by the slope of the loss where it ends; the softmax has all classes
+    # each output has variance 1, so it moves by the slope of the loss at the end; the softmax includes all classes
     moved = np.eye(n)[right] - softmax(after)
     np.testing.assert_allclose(
         (after - y)[chosen[: StreamNumbers.AT_ONCE]], moved[chosen[: StreamNumbers.AT_ONCE]], atol=1e-4
@@ -134,13 +134,13 @@ def test_the_likeliest_classes_are_chosen(right, ties):
 
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("kind", ["full", "decoupled"])
-def test_classes_that_are_left_out_are_constants(kind, fresh):
-    """With some of them is with all of them, where the outputs of the others depend on no parameter."""
+def test_omitted_classes_are_constants(kind, fresh):
+    """Omitting classes changes nothing if their outputs do not depend on any parameter."""
     rng = np.random.default_rng(1)
     n, few, group = 9, 4, np.repeat([0, 1, 2], 4)
     H, y = np.zeros((n, 12)), 2 * rng.normal(size=n)
     H[:few] = rng.normal(size=(few, 12))
-    H[1, group == 2] = 0  # a block that an output does not depend on
+    H[1, group == 2] = 0  # a block that the output does not depend on
     theta, target = rng.normal(size=12), np.full(n, 2.0)
     whole, _ = random_state(np.random.default_rng(2), group, n, covariance=kind, forgetting=1e-3)
     part, _ = random_state(np.random.default_rng(2), group, few, covariance=kind, forgetting=1e-3)
@@ -204,13 +204,13 @@ def test_forgetting_is_found(moves):
     stream.run(X, np.sum(X * truth, axis=1) + 0.5 * rng.normal(size=3000))
     assert (stream.learner.q > 1e-3) == (stream.learner.q > stream.learner.settings.steady) == moves
     if not moves:
-        assert 0.15 < stream.learner.noise[0] < 0.4  # 0.25
+        assert 0.15 < stream.learner.noise[0] < 0.4  # the true value is 0.25
 
 
 @pytest.mark.parametrize("kind", ["full", "decoupled"])
 @pytest.mark.parametrize("name", ["CROSS_ENTROPY", "BINARY_CROSS_ENTROPY", "SQUARED_ERROR", "HUBER"])
 def test_stays_positive(name, kind):
-    """10,000 samples with slopes and targets of any size, runs of the same one, outputs that do not count."""
+    """10,000 samples with slopes and targets of any size, repeated samples, and outputs with weight 0."""
     code = getattr(codes.LossCode, name)
     rng = np.random.default_rng(6)
     state = KalmanLearner(np.repeat(np.arange(3), 4), 2, covariance=kind)
@@ -240,7 +240,7 @@ def test_growth_keeps_what_was_known(kind):
     group = np.repeat([5, 6, 9], [3, 9, 4])
     state, P = random_state(rng, group, 2, covariance=kind, p0=0.5)
     state.filter.memo[:] = rng.normal(size=len(state.filter.memo))
-    # a parameter into 5 and an output with three parameters are new; one into 6 is gone; order has changed
+    # new: a parameter into 5 and an output with three parameters; removed: one into 6; the order has changed
     origin = np.array([0, -1, 2, 1, 11, 10, 9, 8, 7, 6, 5, 4, 12, 13, 14, 15, -1, -1, -1])
     new_group = np.array([5] * 4 + [6] * 8 + [9] * 4 + [10] * 3)
     new = state.moved(origin, new_group, np.array([0, 1, -1]))

@@ -1,4 +1,4 @@
-"""`MeshStreamClassifier` and `MeshStreamRegressor`: dictionaries in whatever form, files and copies in the middle."""
+"""`MeshStreamClassifier` and `MeshStreamRegressor`: dictionaries, labels, new features and classes."""
 
 import math
 from decimal import Decimal
@@ -39,7 +39,7 @@ def test_labels_of_any_type(given, kept, tmp_path):
     model.save(tmp_path / "a.mesh")
     loaded = meshnn.load(tmp_path / "a.mesh")
     assert loaded.classes_ == kept
-    loaded.learn_one(x, given[-1])  # known, not another one
+    loaded.learn_one(x, given[-1])  # a known class
     model.learn_one(x, given[-1])
     assert bits(loaded) == bits(model)
 
@@ -54,8 +54,8 @@ def test_before_anything_was_learned():
     assert "layered" not in repr(MeshStreamRegressor())
 
 
-def test_classes_that_turn_up():
-    """Seven corners, each for some time: each that was met has a probability, and in the end each is known."""
+def test_new_classes():
+    """Seven clusters appear one after another: each known class has a probability, and finally all are classified."""
     model = MeshStreamClassifier(random_state=0)
     corners = [{"a": math.cos(k), "b": math.sin(k), "c": k % 2} for k in range(7)]
     for k in range(7):
@@ -71,7 +71,7 @@ def test_classes_that_turn_up():
 
 
 def test_late_targets_of_many_classes():
-    """Samples that come with their targets at once, or one sample later, are learned alike while nothing moves."""
+    """Without learning steps, late targets and immediate targets of samples lead to the same result."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((2, 3)), np.array([55, 7])
     found = []
@@ -90,7 +90,7 @@ def test_late_targets_of_many_classes():
 @pytest.mark.parametrize("memory", ["none", "carry"])
 @pytest.mark.parametrize("before", [2, 3])
 def test_a_new_class_leaves_the_odds_of_the_others(learner, memory, before):
-    """Its edges have weight 0, so its output is 0; of two classes, the second's is, too."""
+    """The edges of a new class have weight 0, so its output is 0; with two classes, so is the output of the second."""
     model = classifier(50, before, learner=learner, memory=memory)
     assert len(model.classes_) == before
     points = samples(8, seed=1)
@@ -121,7 +121,7 @@ def test_samples_kept_for_later_have_their_class_after_the_third_turned_up():
 
 
 def grown_from(model, whole):
-    """Give a net that had the features from the start the weights of one that has yet to meet the last of them."""
+    """Copy the weights of a net with all features into one that has not received the last feature."""
     small, large = model.mesh_.topology, whole.mesh_.topology
     place = {(i, j): w for i, j, w in zip(small.src, small.dst, model.mesh_.weights, strict=True)}
     more, d = large.n_inputs - small.n_inputs, small.n_inputs
@@ -137,8 +137,8 @@ def grown_from(model, whole):
     ("learner", "settings"),
     [("adam", {}), ("sgd", {})] + [("ekf", {"forgetting": 0.0, "covariance": kind}) for kind in ("full", "decoupled")],
 )
-def test_features_that_turn_up_are_as_if_they_had_been_missing(make, memory, learner, settings):
-    """Without forgetting: while it waits, what is not known about a weight grows with it."""
+def test_new_features_equal_features_that_were_missing(make, memory, learner, settings):
+    """Without forgetting, because forgetting increases the variance of a weight while its feature is missing."""
     params = {"hidden": 3, "random_state": 0, "memory": memory, "learner": learner, "settings": settings}
     model, whole = make(**params), make(**params)
     rows = [(x, label(x) if make is MeshStreamClassifier else value(x)) for x in samples(60, "abcd")]
@@ -193,7 +193,7 @@ def test_a_net_that_does_not_fit_is_refused_and_the_model_is_as_it_was(monkeypat
 
 def test_new_names_beyond_the_limit_are_ignored_with_one_warning(tmp_path):
     model = MeshStreamRegressor(hidden=2, max_features=2, random_state=0)
-    model.learn_one({"a": 1.0, "b": 2.0, "c": 3.0}, 1.0)  # the first sample may have any number
+    model.learn_one({"a": 1.0, "b": 2.0, "c": 3.0}, 1.0)  # the first sample may have any number of features
     with pytest.warns(UserWarning, match="'n'"):
         model.learn_one({"a": 1.0, "n": 1.0}, 1)
     for k in range(20):  # a second warning would be an error
@@ -214,7 +214,7 @@ def test_numbers_of_any_type():
     assert bits(one) == bits(other)
 
 
-# -- what is not a sample ---------------------------------------------------------------------------------------------
+# -- invalid samples ---------------------------------------------------------------------------------------------------
 
 BAD_VALUES = ["red", math.nan, -math.inf, None, 10**400, 1j, [1.0], np.ones(1), pd.NA, pd.Timestamp("2020-01-01")]
 BAD_SAMPLES = [({"a": 1.0, "b": value, "c": 2.0}, "'b'") for value in BAD_VALUES] + [
@@ -232,7 +232,7 @@ def test_bad_samples(make, fed):
     model = make(60 if fed else 0)
     before = bits(model)
     for x, words in BAD_SAMPLES:
-        for target in (0, 5):  # known and new
+        for target in (0, 5):  # a known and a new class
             with pytest.raises(DataError, match=f"(?s){words}"):
                 model.learn_one(x, target)
         with pytest.raises(DataError, match=f"(?s){words}"):
@@ -277,8 +277,8 @@ def test_bad_targets(make, y, words, fed):
     ],
 )
 @pytest.mark.parametrize("make", [MeshStreamClassifier, MeshStreamRegressor])
-def test_parameters_that_make_no_sense(make, params, words):
-    """They are looked at when the first sample comes, as in scikit-learn; nothing is learned then."""
+def test_invalid_parameters(make, params, words):
+    """Parameters are validated with the first sample, as in scikit-learn; nothing is learned then."""
     model = make(**params)
     state = dict(model.__dict__)
     for y in (1, 2):

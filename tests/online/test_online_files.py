@@ -1,4 +1,4 @@
-"""`MeshStreamClassifier` and `MeshStreamRegressor`: frames, files and copies, what is learned."""
+"""`MeshStreamClassifier` and `MeshStreamRegressor`: frames, files, copies, accuracy."""
 
 import copy
 import math
@@ -108,8 +108,8 @@ KINDS = {
     + [(kind, how) for kind in ("five classes", "adam", "memory") for how in ("pickle", "joblib", "deepcopy")]
     + [("regressor", "joblib")],
 )
-def test_goes_on_bit_by_bit(kind, copied, tmp_path):
-    """In the middle of a stream, before and after features and classes have come."""
+def test_copies_continue_bit_by_bit(kind, copied, tmp_path):
+    """Copies are made within a stream, before and after new features and classes."""
     make, params, classes = KINDS[kind]
 
     def duplicate(model):
@@ -123,7 +123,7 @@ def test_goes_on_bit_by_bit(kind, copied, tmp_path):
 
     model = make(**{"hidden": 3, "random_state": 0, **params})
     if not isinstance(model.random_state, np.random.Generator):
-        model = duplicate(model)  # one that was never fed
+        model = duplicate(model)  # a model without training
     copies = []
     for k, x in enumerate(samples(70, "abcd")):
         shown = {name: v for name, v in x.items() if k >= 30 or name != "c"}
@@ -145,7 +145,7 @@ def test_goes_on_bit_by_bit(kind, copied, tmp_path):
     for other in copies:
         assert without(other) == without(model)
     state = bits(copies[0])
-    model.learn_one(samples(1)[0], 1)  # copies have nothing in common
+    model.learn_one(samples(1)[0], 1)  # copies share no state
     assert bits(copies[0]) == state
 
 
@@ -158,14 +158,14 @@ def test_names_that_no_file_can_hold(x, y, tmp_path):
     assert pickle.loads(pickle.dumps(model)).classes_ == [y]
 
 
-# -- what is learned --------------------------------------------------------------------------------------------------
+# -- accuracy ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("params", [*({"learner": name} for name in LEARNERS), {"loss": "huber"}, {"loss": "poisson"}])
 def test_models_learn(params):
-    """A rule that one feature tells: far better than by chance, and than the mean of all targets."""
-    models = [] if "loss" in params else [(MeshStreamClassifier, lambda x: x["a"] > 0, 0.2)]  # errors: half by chance
-    models += [(MeshStreamRegressor, lambda x: 10 + 2 * x["a"], 0.8)]  # those of the mean: 1.6
+    """The target depends on one feature: the error is far below that of guessing and of the mean target."""
+    models = [] if "loss" in params else [(MeshStreamClassifier, lambda x: x["a"] > 0, 0.2)]  # chance level: half
+    models += [(MeshStreamRegressor, lambda x: 10 + 2 * x["a"], 0.8)]  # the mean has an error of 1.6
     for make, rule, most in models:
         model, errors = make(hidden=4, random_state=0, **params), []
         for x in samples(1500):
@@ -183,8 +183,8 @@ def test_a_target_that_never_varies(loss):
     assert model.predict_one(samples(1)[0]) == 3.0
 
 
-def test_memory_sees_what_came_before():
-    """The label is the sign of the sample before: only a net with a memory can know it."""
+def test_memory_uses_the_previous_sample():
+    """The label is the sign of the previous sample, which only a net with memory can predict."""
     right = {}
     for memory in ("none", "carry"):
         model = MeshStreamClassifier(hidden=6, memory=memory, random_state=0)
@@ -199,8 +199,8 @@ def test_memory_sees_what_came_before():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_policies_of_structure_see_the_loss_of_the_class_that_came(classes):
-    """The mean log loss of the predictions before each sample was learned."""
+def test_policies_of_structure_receive_the_loss_of_the_true_class(classes):
+    """It is the mean log loss of the predictions before each sample was learned."""
     seen = []
 
     class Look(Policy):
@@ -214,11 +214,11 @@ def test_policies_of_structure_see_the_loss_of_the_class_that_came(classes):
         losses.append(-math.log(model.predict_proba_one(x).get(y, 1.0)))
         model.learn_one(x, y)
     assert seen[1] == pytest.approx(np.mean(losses[40:]), rel=1e-9)
-    assert seen[1] < 0.9 * math.log(classes)  # that of another class would be larger
+    assert seen[1] < 0.9 * math.log(classes)  # the loss of another class would be larger
 
 
-def test_policies_of_structure_see_the_right_labels_after_the_third_class(tmp_path):
-    """Samples that a policy looks at were 1 and 0 for two classes, and are labels from then on."""
+def test_policies_of_structure_receive_the_right_labels_after_the_third_class(tmp_path):
+    """Targets of samples for policies are 1 and 0 for two classes, and labels from the third class on."""
     model = MeshStreamClassifier(hidden=2, structure=Grow(to=6), structure_every=20, random_state=0)
     met = []
     for k, x in enumerate(samples(50)):

@@ -1,4 +1,4 @@
-"""Streams: exact through all of the past, test then train, late and missing targets, growth, never a NaN."""
+"""Streams: exact derivatives through the whole past, and truncated ones."""
 
 import math
 
@@ -12,11 +12,11 @@ from cases import by_autograd, cases, close, terms
 from meshnn import Mesh, Topology, networks
 from stream_models import recurrent, series
 
-# -- exact ---------------------------------------------------------------------------------------------------------
+# -- exact derivatives ------------------------------------------------------------------------------------------------
 
 
 def past(case):
-    """A stream beside each sample of the batch, run up to the last tick."""
+    """Return one parallel stream per sample of the batch, run up to the last tick."""
     X, mesh = case.X, case.mesh
     held = X.ndim == 2
     stream = mesh.stream(case.loss, ticks_per_sample=mesh.ticks if held else 1, n_streams=X.shape[-2])
@@ -26,15 +26,15 @@ def past(case):
 
 @given(cases(most_batch=5, streams=True))
 def test_gradient_through_the_whole_past(case):
-    case.sample_weight = None  # streams count alike
+    case.sample_weight = None  # streams do not weight samples
     _, want = by_autograd(case)
     got = past(case).gradient(case.y)
     close(got, want, 1e-10, terms(case))
 
 
 @given(cases(most_batch=2, most_hidden=4, ticks=3, streams=True), st.integers(0, 2**32 - 1))
-def test_state_that_is_forgotten_leaves_a_static_net(case, seed):
-    """Samples of before leave no trace, whatever the graph."""
+def test_reset_states_give_a_static_net(case, seed):
+    """Earlier samples have no effect, on any graph."""
     rng = np.random.default_rng(seed)
     mesh, B = case.mesh, case.X.shape[-2]
     X = case.X if case.X.ndim == 2 else case.X[0]
@@ -47,7 +47,7 @@ def test_state_that_is_forgotten_leaves_a_static_net(case, seed):
 
 
 def test_by_hand():
-    """x -> h, h -> h (tanh), h -> y: two samples, a tick each; the output is that of the state before."""
+    """x -> h, h -> h (tanh), h -> y: two samples of one tick each; the output reads the state of the previous tick."""
     mesh = Mesh(Topology(1, 1, 1, [(0, 1), (1, 1), (1, 2)], bias=False), 3, "tanh",
                 weights=[0.5, 0.3, 2.0], dtype="float64")  # fmt: skip
     stream = mesh.stream(ticks_per_sample=1)
@@ -55,20 +55,20 @@ def test_by_hand():
     h1 = math.tanh(0.5)
     h2 = math.tanh(0.5 * -2 + 0.3 * h1)
     assert out[:, 0].tolist() == pytest.approx([0.0, 2 * h1, 2 * h2], abs=1e-15)
-    # y = 2 h2: by a: slope2 (-2 + 0.3 slope1), by the loop: slope2 h1, by the readout: h2
+    # y = 2 h2; derivatives: a: slope2 (-2 + 0.3 slope1), loop: slope2 h1, readout: h2
     slope1, slope2 = 1 - h1 * h1, 1 - h2 * h2
     want = np.array([2 * slope2 * (-2 + 0.3 * slope1 * 1.0), 2 * slope2 * h1, h2])
     assert stream.jacobian()[0, 0].tolist() == pytest.approx(want.tolist(), abs=1e-14)
 
 
-def test_after_a_hundred_thousand_steps_as_backprop_through_the_last_thousand():
-    """A contracting net: what lies further back than a thousand steps is below rounding."""
+def test_after_100000_steps_equals_backprop_through_the_last_1000():
+    """In a contracting net, the effect of samples more than a thousand steps ago is below rounding."""
     mesh = recurrent(0, 1, 8, 1)
     t = mesh.topology
     inner = (t.src >= t.n_clamped) & (t.dst < t.n_neurons - 1)
     A = np.zeros((t.n_neurons, t.n_neurons))
     A[t.src[inner], t.dst[inner]] = mesh.weights[inner]
-    mesh.weights[inner] *= 0.9 / np.linalg.norm(A, 2)  # every step forgets a tenth at least
+    mesh.weights[inner] *= 0.9 / np.linalg.norm(A, 2)  # every step contracts by at least a tenth
     X = series(100_000, 1)
     stream = mesh.stream()
     out = stream.run(X)
@@ -85,13 +85,13 @@ def test_after_a_hundred_thousand_steps_as_backprop_through_the_last_thousand():
     close(got, w.grad.numpy(), 1e-10)
 
 
-# -- cut influences ------------------------------------------------------------------------------------------------
+# -- truncated influences -----------------------------------------------------------------------------------------
 
 
 def cut(mesh, X, hops):
-    """SnAp by plain loops: the influence of an edge is kept on neurons within so many hops of its end.
+    """Compute SnAp by plain loops: keep the influence of an edge on neurons within a number of hops of its end.
 
-    An output reads what its sources have kept: there it is one hop more.
+    An output reads the influences of its sources, so there it is one hop more.
     """
     t = mesh.topology
     n, A = t.n_neurons, np.zeros((t.n_neurons, t.n_neurons))

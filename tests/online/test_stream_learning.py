@@ -1,4 +1,4 @@
-"""Streams: test then train, late and missing targets, growth, copies, never a NaN."""
+"""Streams: learners, late and missing targets, growth, copies, recovery from NaN."""
 
 import copy
 import pickle
@@ -12,11 +12,11 @@ from meshnn import Mesh, MeshError, Topology
 from meshnn.streaming.growth import grown
 from stream_models import LEARNERS, recurrent, series
 
-# -- learning ------------------------------------------------------------------------------------------------------
+# -- learners -----------------------------------------------------------------------------------------------------
 
 
 def test_adam_is_adam():
-    """Parameters after steps of a static net are those of torch's Adam on the same samples, one at a time."""
+    """Parameters of a static net equal those of torch's Adam on the same samples, one at a time."""
     mesh, X = recurrent(1), series(20)
     Y = series(20, seed=5)
     mesh.ticks = 3
@@ -55,13 +55,13 @@ def test_whole_arrays_are_single_steps(learner, memory, scale):
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_part_of_a_target(learner):
-    """The readout of an output whose targets are always missing does not move."""
+def test_an_output_without_targets(learner):
+    """The readout of an output whose targets are always missing does not change."""
     mesh = Mesh(Topology.layered([2, 3, 2]), 2, "tanh", dtype="float64", random_state=0)
     t, before = mesh.topology, mesh.weights.copy()
     Y = series(40, seed=9)
     Y[:, 1] = np.nan
-    settings = {"forgetting": 0.0} if learner == "ekf" else {}  # forgetting fades what nothing is told about
+    settings = {"forgetting": 0.0} if learner == "ekf" else {}  # forgetting also changes parameters without targets
     mesh.stream(learner=learner, memory="none", **settings).run(series(), Y)
     second = t.dst == t.n_neurons - 1
     assert np.array_equal(mesh.weights[second], before[second])
@@ -70,7 +70,7 @@ def test_a_part_of_a_target(learner):
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_late_targets(learner):
-    """The derivative by the parameters of then, at the outputs of then; arrays are single steps here, too."""
+    """The derivative belongs to the parameters and outputs at the time of the sample; arrays equal single steps."""
     (mesh, X), Y = (recurrent(), series(12)), series(12, seed=4)
     stream, want = mesh.stream(learner=learner, delay=5), {}
     for k, x in enumerate(X):
@@ -90,8 +90,8 @@ def test_late_targets(learner):
         stream.learn([0.1, -0.2], delay=6)
 
 
-def test_streams_beside_each_other_share_what_they_learn():
-    """The step of Adam is along the mean of their gradients, those with a target."""
+def test_parallel_streams_share_parameters():
+    """The step of Adam follows the mean gradient of the streams with a target."""
     X, Y = series(6 * 3).reshape(6, 3, 2), series(6 * 3, seed=7).reshape(6, 3, 2)
     Y[2, 1] = np.nan
     mesh = recurrent()
@@ -107,7 +107,7 @@ def test_streams_beside_each_other_share_what_they_learn():
 
 
 def test_filter_on_a_linear_net_is_ridge_regression():
-    """Without forgetting, with noise of variance r, weights are those of least squares with a penalty r / p0."""
+    """Without forgetting, with noise of variance r, weights are the least-squares solution with penalty r / p0."""
     rng = np.random.default_rng(0)
     X, r = rng.standard_normal((50, 3)), 0.25
     y = X @ [1.0, -2.0, 0.5] + 0.3 + 0.5 * rng.standard_normal(50)
@@ -124,13 +124,13 @@ def test_filter_on_a_linear_net_is_ridge_regression():
     assert stream.variance()[0, 0] == pytest.approx(variance, rel=1e-6)
 
 
-# -- growing -------------------------------------------------------------------------------------------------------
+# -- growth --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("memory", ["carry", "none"])
 def test_growth_changes_no_prediction(learner, memory):
-    """New edges have weight 0; states, influences and what the learner knows go on."""
+    """New edges have weight 0; states, influences and the state of the learner continue."""
     mesh, X, Y = recurrent(0), series(30), series(30, seed=2)
     mesh.ticks = 3
     stream = mesh.stream(learner=learner, memory=memory)
@@ -163,7 +163,7 @@ def test_gradient_after_growth_is_that_of_the_whole_past():
 
 
 def test_growth_of_odd_graphs():
-    """Outputs that read nothing but inputs, nets without hidden neurons, without a bias."""
+    """Outputs that only read inputs, nets without hidden neurons, nets without a bias."""
     for t in (Topology.layered([2, 1]), Topology(1, 0, 1, [(0, 1)], bias=False), Topology.cascade(2, 2, 1)):
         found = grown(t, inputs=1, outputs=2)
         assert found.topology.n_inputs == t.n_inputs + 1
@@ -175,7 +175,7 @@ def test_growth_of_odd_graphs():
         assert kept == old
 
 
-# -- remembering -----------------------------------------------------------------------------------------------------
+# -- files and copies -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -206,8 +206,8 @@ def test_a_copy_goes_on_bit_by_bit_on_a_mesh_of_float32(learner):
 
 @pytest.mark.parametrize("assign", ["weights", "parameters"])
 @pytest.mark.parametrize("portable", [False, True])
-def test_weights_that_are_assigned_are_learned_from(assign, portable):
-    """A stream goes on with them once it looks at them, and what it learns is in the mesh."""
+def test_training_continues_from_assigned_weights(assign, portable):
+    """A stream continues with the assigned weights, and the mesh receives the trained ones."""
     mesh, X, Y = recurrent(dtype="float32"), series(40), series(40, seed=2)
     stream = mesh.stream(portable=portable)
     stream.run(X[:20], Y[:20])
@@ -222,12 +222,12 @@ def test_weights_that_are_assigned_are_learned_from(assign, portable):
     assert (mesh.weights != assigned).any()
 
 
-# -- never a NaN -------------------------------------------------------------------------------------------------------
+# -- recovery from NaN -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_net_that_explodes_is_set_back(learner):
-    """An identity neuron that doubles itself at every tick is infinite after a thousand."""
+def test_a_diverging_net_is_reset(learner):
+    """An identity neuron that doubles its state at every tick overflows after a thousand ticks."""
     mesh = Mesh(Topology(1, 1, 1, [(0, 2), (2, 2), (2, 3), (1, 3)]), 1, "identity", weights=[1.0, 1.0, 2.0, 0.5],
                 dtype="float64")  # fmt: skip
     stream = mesh.stream(learner=learner)
@@ -261,7 +261,7 @@ def test_hostile_data_end_finite(learner, memory):
         assert np.isfinite(array).all()
 
 
-# -- what it costs, and what is refused --------------------------------------------------------------------------------
+# -- costs and errors --------------------------------------------------------------------------------------------------
 
 
 def test_explain_prices_before_anything_is_made():

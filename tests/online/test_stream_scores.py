@@ -1,4 +1,4 @@
-"""Scores of predictions on a stream, of all rows and of a window, whatever pieces the rows come in."""
+"""Scores of predictions on a stream, of all rows and of a window, do not depend on the blocks of rows."""
 
 import math
 
@@ -13,7 +13,7 @@ def test_scores_of_classes():
     rng = np.random.default_rng(0)
     n, window = 400, 30
     truth, predicted, right = rng.integers(0, 3, n), rng.integers(0, 3, n), rng.random(n)
-    predicted[0], right[0] = -1, np.nan  # nothing was predicted
+    predicted[0], right[0] = -1, np.nan  # no prediction
     scores = ClassScores(window)
     for part in np.split(np.arange(n), [1, 20, 300]):
         scores.add(truth[part], predicted[part], right[part], part + 1)

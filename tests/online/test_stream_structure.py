@@ -1,4 +1,4 @@
-"""Policies of structure while a model streams."""
+"""Structure policies on streams."""
 
 import numpy as np
 import pytest
@@ -27,8 +27,8 @@ def test_pruned_to_its_budget_and_goes_on_learning():
     assert (model.mesh_.weights != before).any()
 
 
-def test_an_edit_moves_covariance_and_weights_of_what_stays():
-    """Pruning alone: what is known about the edges that stay is the same, bit by bit."""
+def test_an_edit_keeps_covariance_and_weights_of_remaining_edges():
+    """Pruning leaves the covariance of the remaining edges bit-identical."""
     policy = structure.Prune(to=12, start="given", end=0.5)
     model = MeshStreamClassifier(6, structure=policy, structure_every=100, structure_rounds=1, random_state=0)
     plain = MeshStreamClassifier(6, random_state=0)
@@ -36,13 +36,13 @@ def test_an_edit_moves_covariance_and_weights_of_what_stays():
         model.learn_one(x, y)
         plain.learn_one(x, y)
     assert len(model.mesh_.weights) == 12
-    assert len(set(model.mesh_.weights) & set(plain.mesh_.weights)) >= 11  # a bias may have taken over from a neuron
+    assert len(set(model.mesh_.weights) & set(plain.mesh_.weights)) >= 11  # a bias may have replaced a neuron
     P, Q = plain.stream_.learner.covariance(), model.stream_.learner.covariance()
     assert set(np.diag(Q).tolist()) <= set(np.diag(P).tolist())
 
 
-def test_grows_where_it_stalls():
-    """Labels that are noise never get better: a neuron comes as soon as it may, up to the limit."""
+def test_grows_when_the_loss_stalls():
+    """With random labels the loss never improves: a neuron is added at every opportunity, up to the limit."""
     rng = np.random.default_rng(0)
     policy = structure.Grow(to=5, wait=1, slow=1.0, gain=0.0, candidates=2)
     model = MeshStreamClassifier(2, structure=policy, structure_every=25, random_state=0)
@@ -86,7 +86,7 @@ def test_features_and_classes_that_come_between_edits():
 )
 def test_a_policy_that_cannot_be_is_refused_at_the_first_sample(kind, policy, what):
     model = kind(4, structure=policy, random_state=0)
-    for _ in range(2):  # and the model is as it was
+    for _ in range(2):  # the model is unchanged
         with pytest.raises(MeshError, match=what):
             model.learn_one({"a": 1.0, "b": 2.0}, 0.5)
         assert (model.stream_, model.n_samples_, len(model.features_)) == (None, 0, 0)

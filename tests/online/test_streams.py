@@ -1,4 +1,4 @@
-"""`partial_fit`: a scaling that follows the stream, callbacks."""
+"""`partial_fit`: scaling that follows the stream, callbacks."""
 
 import copy
 import pickle
@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 
 
 def drifting(n_calls=6, size=40):
-    """A stream whose features and targets go up and spread."""
+    """Return a stream whose features and targets increase in mean and spread."""
     for k in range(n_calls):
         x = RNG.standard_normal((size, 3)) * (1 + k) + 10 * k
         yield x, x @ [1.0, -2.0, 0.5] + 100 * k
@@ -43,11 +43,11 @@ def test_the_scaling_is_that_of_all_samples_so_far(make):
 def test_what_stays():
     model = MeshRegressor(4, random_state=0).fit(D, T)
     scaling = model.preprocessing_.scaling
-    assert model.partial_fit(D + 5, T * 3 + 7).preprocessing_.scaling is scaling  # that of fit
+    assert model.partial_fit(D + 5, T * 3 + 7).preprocessing_.scaling is scaling  # the scaling of fit
     still = MeshRegressor(4, random_state=0, loss="huber", solver="adam").partial_fit(D, T)
     before = still.preprocessing_.scaling
     after = still.partial_fit(D + 1, T + 100).preprocessing_.scaling
-    np.testing.assert_array_equal(after.y_mean, before.y_mean)  # medians cannot be kept up to date
+    np.testing.assert_array_equal(after.y_mean, before.y_mean)  # medians cannot be updated
     assert (after.x_mean > before.x_mean).all()
     bare = MeshRegressor(4, random_state=0, standardize=False, solver="adam").partial_fit(D, T).partial_fit(D + 5, T)
     assert not bare.preprocessing_.scaling.x_mean.any()
@@ -93,7 +93,7 @@ def test_what_is_refused_changes_nothing():
     def fail(*_):
         raise MeshError("no")
 
-    with pytest.MonkeyPatch.context() as patch:  # after the scaling has moved
+    with pytest.MonkeyPatch.context() as patch:  # after the scaling has changed
         patch.setattr("meshnn.estimators.preprocessing.as_samples", fail)
         with pytest.raises(MeshError, match="no"):
             model.partial_fit(D[:, :2] + 9, T)

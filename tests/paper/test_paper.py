@@ -1,4 +1,4 @@
-"""The paper's experiments: small runs of each, taken up again, drawn, and told as they were measured."""
+"""The paper's experiments: small runs of each, resumed, drawn and reported."""
 
 import gzip
 import hashlib
@@ -40,7 +40,7 @@ def assert_not_blank(folder):
 
 
 def dense_net(ticks, activation, seed=0):
-    """Dense weights, with edges into inputs, and ten samples."""
+    """Return a net with dense weights, edges into inputs among them, and ten samples."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((9, 9)) / 3
     mesh = Mesh.from_adjacency(A, 3, 2, ticks=ticks, activation=activation)
@@ -74,8 +74,8 @@ def test_the_tensor_with_a_bias_and_what_it_does_not_know():
 
 
 @pytest.mark.parametrize("ticks", [1, 2, 3, 4])
-def test_the_papers_bug_would_be_seen(ticks):
-    """Algorithm 1 as printed keeps the derivatives of clamped neurons: wrong from 3 ticks on, also of other edges."""
+def test_the_papers_error_is_detected(ticks):
+    """Algorithm 1 as printed keeps the derivatives of clamped neurons: from 3 ticks on, gradients are wrong."""
     mesh, X, y = dense_net(ticks, "tanh")
     A, n, total = mesh.adjacency().toarray(), 9, np.zeros((9, 9))
     for x, label in zip(X, y, strict=True):
@@ -91,7 +91,7 @@ def test_the_papers_bug_would_be_seen(ticks):
         p[label] -= 1
         total += P[:, :, -2:] @ p / 10
     want, t = tensor_gradient(mesh, X, y)[1], mesh.topology
-    off = np.abs(total[t.src, t.dst] - want)[t.dst >= 3].max() / np.abs(want).max()  # without edges into inputs
+    off = np.abs(total[t.src, t.dst] - want)[t.dst >= 3].max() / np.abs(want).max()  # excludes edges into inputs
     assert off < 1e-12 if ticks < 3 else off > 0.01
 
 
@@ -132,14 +132,14 @@ def test_generators():
     a, b = (synthetic.blobs(100, "random", random_state=seed)[0] for seed in (0, 1))
     assert np.abs(a.mean(axis=0) - b.mean(axis=0)).max() > 0.5
     X, y = synthetic.double_blobs(600, random_state=0)
-    assert max(np.abs(X[y == label].mean(axis=0)).max() for label in range(3)) < 0.5  # two clouds, opposite each other
+    assert max(np.abs(X[y == label].mean(axis=0)).max() for label in range(3)) < 0.5  # two opposite clouds
     assert np.hypot(*X.T).mean() > 7
     for wrong in ([(0, 0)], "somewhere"):
         with pytest.raises(MeshError, match=r"3 points|somewhere"):
             synthetic.blobs(10, wrong)
 
 
-# -- each of them, small ----------------------------------------------------------------------------------------------
+# -- small runs of each experiment ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -157,7 +157,7 @@ def test_synthetic(tmp_path):
     for record in results_of(outcome.folder)["trials"]:
         net, n = record["numbers"]["net"], record["numbers"]["net"]["n_train"]
         right = recipes.decide(net)(np.array(net["points"][n:])).argmax(axis=1) == net["labels"][n:]
-        # the figures show the net that the table speaks of, but for points on a border
+        # the figures show the net of the table, except for points at the boundary
         assert abs(right.mean() - record["numbers"]["accuracy"]) < 0.05, record["key"]
     assert_not_blank(outcome.folder)
     assert len(outcome.figures) == 10
@@ -167,7 +167,7 @@ def test_synthetic(tmp_path):
 
 @pytest.mark.slow
 def test_spirals_hidden_and_its_table(tmp_path):
-    """The numbers of the table are those of the results, computed anew."""
+    """The numbers of the table equal those computed from the results."""
     outcome = run(EXPERIMENTS["spirals-hidden"], TrialOptions(trials=2, protocol="paper"), tmp_path)
     trials = results_of(outcome.folder)["trials"]
     table = (outcome.folder / "table.md").read_text()
@@ -193,7 +193,7 @@ def test_iris(tmp_path):
 
 @pytest.fixture
 def small_images(tmp_path, monkeypatch):
-    """Both image sets with few pictures: a bar at a height that depends on the class, and noise."""
+    """Write both image sets with few images: a bar at a height that depends on the class, and noise."""
     rng = np.random.default_rng(0)
     for name in ("mnist", "fashion-mnist"):
         folder = tmp_path / "data" / name
@@ -223,9 +223,9 @@ def test_images(small_images, tmp_path, monkeypatch):
     assert found["mnist/mesh-1044/2/0"]["live"] < 600 < found["mnist/mesh-1044/3/0"]["live"]
     for place in ("mnist/mesh-1044/2/0", "fashion-mnist/mesh-1044/3/0", "mnist/mlp-1047/3/0"):
         same = [found[place]["accuracy"], *(found[f"{place}/{way}"]["accuracy"] for way in ("adjoint", "torch"))]
-        assert max(same) - min(same) <= 0.05, same  # roundings may flip a few pictures on a border
-        assert same[0] > 0.3  # of ten classes
-    # the auto-encoder is not trained again, whatever else changes
+        assert max(same) - min(same) <= 0.05, same  # rounding may change the class of a few images
+        assert same[0] > 0.3  # chance level of ten classes: 0.1
+    # the auto-encoder is not trained again if other settings change
     monkeypatch.setattr("meshnn.paper.autoencoder.train_autoencoder", None)
     run(EXPERIMENTS["images"], replace(small_images, protocol="paper"), tmp_path / "out")
     tables = run(EXPERIMENTS["connections"], small_images, tmp_path / "out").tables
@@ -263,7 +263,7 @@ def test_a_film_ends_with_the_weights_of_the_model():
     how = recipes.PROTOCOLS["lm"][1] | {"hidden": 3, "n_restarts": 3, "max_epochs": 15, "random_state": 0}
     model, numbers = recipes.fitted(split, how, watch)
     net = recipes.sample(model, split, watch)
-    assert len({row[0] for row in watch.rows}) == 3  # of which one was kept
+    assert len({row[0] for row in watch.rows}) == 3  # one of them was kept
     assert watch.curve()["epoch"] == list(range(1, numbers["epochs"] + 1))
     assert 2 < len(net["frames"]["epoch"]) <= 48
     np.testing.assert_allclose(net["frames"]["weights"][-1], model.mesh_.weights, rtol=1e-5, atol=1e-8)

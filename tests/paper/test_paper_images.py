@@ -1,4 +1,4 @@
-"""IDX files: found, read, downloaded, and refused by name when they are damaged."""
+"""IDX files: search, reading, download, and errors for damaged files."""
 
 import gzip
 import hashlib
@@ -22,7 +22,7 @@ SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 @pytest.fixture
 def small(monkeypatch):
-    """A data set of a few pictures under the name of MNIST, as bytes of its files."""
+    """Return the files of a data set with a few images and the name of MNIST, as bytes."""
     rng = np.random.default_rng(0)
     arrays = {
         "train-images-idx3-ubyte": rng.integers(0, 256, (7, 3, 3)),
@@ -91,7 +91,7 @@ def test_damaged_files_are_refused_by_name(small, tmp_path, damage):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serve bytes, or refuse."""
+    """Serves bytes or errors."""
 
     def do_GET(self):
         server, name = self.server, self.path.strip("/")
@@ -136,7 +136,7 @@ def test_download(served, small):
 
 def test_other_mirrors_are_tried_and_failure_says_where_to_put_files(served, small, monkeypatch, tmp_path, request):
     source = images.DATASETS["mnist"]
-    taken = socket.socket()  # a port that nobody listens to, nor can begin to
+    taken = socket.socket()  # a bound port without a listener refuses all connections
     request.addfinalizer(taken.close)
     taken.bind(("127.0.0.1", 0))
     gone = f"http://127.0.0.1:{taken.getsockname()[1]}/"

@@ -1,4 +1,4 @@
-"""Runs of experiments: taken up again, in other processes, refused, and reported."""
+"""Runs of experiments: resumed, in other processes, rejected, and reported."""
 
 import html
 import json
@@ -37,7 +37,7 @@ TOY = Experiment(
 
 @pytest.fixture
 def toy(monkeypatch):
-    """An experiment that takes no time."""
+    """Return an experiment that takes no time."""
     monkeypatch.setitem(EXPERIMENTS, "toy", TOY)
     return TOY
 
@@ -57,7 +57,7 @@ def test_other_processes_give_the_same_numbers(tmp_path):
     assert done.returncode == 0, done.stderr
     assert numbers_of(here) == numbers_of(tmp_path / "there" / "iris")
     keys = [record["key"] for record in results_of(tmp_path / "there" / "iris")["trials"]]
-    assert keys == ["0", "1", "2"]  # as planned, whichever was done first
+    assert keys == ["0", "1", "2"]  # in the planned order
 
 
 def test_more_trials_keep_those_that_are_there(toy, tmp_path):
@@ -67,7 +67,7 @@ def test_more_trials_keep_those_that_are_there(toy, tmp_path):
         outcome = run(toy, TrialOptions(trials=trials), tmp_path, tell=lambda *told: calls.append(told[:2]))
     assert calls == [(1, 3), (2, 3), (3, 3), (2, 2)]
     assert outcome.tables[0].rows[0][0] == "2"
-    for quick, count in ((False, "10"), (True, "2")):  # by default
+    for quick, count in ((False, "10"), (True, "2")):  # the defaults
         assert run(toy, TrialOptions(quick=quick), tmp_path / str(quick)).tables[0].rows[0][0] == count
 
 
@@ -104,7 +104,7 @@ def test_an_interrupted_run_goes_on(toy, capsys, tmp_path, monkeypatch):
         main(words)
     assert capsys.readouterr().err.startswith("meshnn: interrupted")
     (first,) = results_of(tmp_path / "toy")["trials"]
-    assert not (tmp_path / "toy" / "table.md").exists()  # numbers first
+    assert not (tmp_path / "toy" / "table.md").exists()  # numbers are saved first
     monkeypatch.setitem(EXPERIMENTS, "toy", TOY)
     with pytest.raises(SystemExit, match=r"^0$"):
         main(words)

@@ -1,4 +1,4 @@
-"""A session of `meshnn play` without a browser: edits, orders, training, tables."""
+"""A session of `meshnn play` without a browser: edits, commands, training, tables."""
 
 import time
 from dataclasses import replace
@@ -32,7 +32,12 @@ def test_a_new_edge_or_neuron_does_not_change_what_the_net_computes(page):
         {"order": "neuron", "add": True},
         {"order": "edge", "add": True, "src": "h0", "dst": "h0"},
         {"order": "neuron", "add": True, "bare": True},
-        {"order": "edge", "add": True, "src": "i1", "dst": "h6"},  # h6 feeds nothing: at 0 it would never learn
+        {
+            "order": "edge",
+            "add": True,
+            "src": "i1",
+            "dst": "h6",
+        },  # h6 has no output edges, so a weight of 0 would never be trained
         {"order": "edge", "add": True, "src": "h6", "dst": "o0"},
     ):
         page.do(**order)
@@ -47,7 +52,7 @@ def test_scores_are_of_the_net_that_is_shown(page, solver):
     page.do("set", solver=solver)
     page.learn(20)
     loss = page.loss()
-    if solver == "lm":  # without the penalty; the others score a sample before they learn it
+    if solver == "lm":  # without the penalty; the other solvers score a sample before training on it
         assert page.net.result.loss == pytest.approx(loss)
     page.do("edge", add=True, src="o0", dst="o1")  # with weight 0
     assert page.last("frame")["loss"] == pytest.approx(loss)
@@ -60,8 +65,8 @@ def test_scores_are_of_the_net_that_is_shown(page, solver):
 
 
 @pytest.mark.parametrize("solver", ["adam", "lm", "stream", "stream-adam"])
-def test_any_edits_in_any_order_can_be_undone_while_it_learns(page, solver):
-    """Edges that stay keep their weights; those that come back have the weight that they had."""
+def test_any_edits_can_be_undone_during_training(page, solver):
+    """Remaining edges keep their weights; restored edges get their former weights."""
     rng = np.random.default_rng(5)
     page.do("set", solver=solver)
     page.learn(2)
@@ -140,7 +145,7 @@ def test_a_wrong_order_is_refused_in_a_sentence_and_changes_nothing(page, order,
 
 
 def test_the_score_of_an_absent_edge_is_the_gradient_that_it_then_has(page):
-    page.do("data", name="iris")  # few samples: all of them are used
+    page.do("data", name="iris")  # all of the few samples are used
     page.do("scores", src="h0", dst="h0")
     ((src, dst, score),) = page.last("scores")["edges"]
     assert (src, dst) == ("h0", "h0")
@@ -219,7 +224,7 @@ def test_lm_learns_a_table_of_numbers(page):
     assert page.last("frame")["test"] > 0.95
     assert page.last("settings")["running"] is False
     assert page.last("scatter")["target"] == "y"
-    page.do("data", name="digits")  # too much for an iteration of lm
+    page.do("data", name="digits")  # too large for lm
     assert page.net.solver == "adam"
     assert "take adam" in page.refused("set", solver="lm")
 
@@ -230,7 +235,7 @@ def test_a_stream_follows_its_drift(page):
     page.net.result = page.net.learner.advance(3990)
     page.do("step")  # ten samples
     assert page.net.learner.done == 4000
-    assert page.net.result.accuracy > 0.85  # a fifth of a turn: a border that stood still would be wrong by now
+    assert page.net.result.accuracy > 0.85  # after a fifth of a turn, a fixed boundary would be wrong
     X, y = drift(1000, 4000 - 1000)
     assert (page.net.mesh.forward(page.net.data.scaling.inputs(X)).argmax(axis=1) == y).mean() > 0.8
 
@@ -245,7 +250,7 @@ def test_it_trains_while_it_runs_and_waits_for_the_page(page):
         seen += [read(m) for m in session.advance() if read(m)["kind"] == "frame"]
     time.sleep(2 * LIMITS.frame)
     done = page.net.learner.done
-    assert session.advance() == []  # two frames are not acknowledged: it trains, and sends none
+    assert session.advance() == []  # two frames are not acknowledged: training continues, no frame is sent
     assert page.net.learner.done > done
     session.receive('{"do": "ack"}')
     assert read(session.advance()[0])["kind"] == "frame"
@@ -259,7 +264,7 @@ def test_a_page_that_does_not_acknowledge_gets_the_newest_frame_only(page):
     assert [m["done"] for m in frames] == [1, 2]
     (newest, *_) = [m for m in map(read, page.session.receive('{"do": "ack"}')) if m["kind"] == "frame"]
     assert newest["done"] == 50
-    assert page.session.receive('{"do": "ack"}') == []  # nothing is owed
+    assert page.session.receive('{"do": "ack"}') == []  # no frame is pending
 
 
 # -- tables

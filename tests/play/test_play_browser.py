@@ -1,4 +1,4 @@
-"""`meshnn play` in a real browser: what somebody does with mouse and keys, and what the page then says and shows."""
+"""`meshnn play` in a real browser: actions with mouse and keys, and the text and pictures of the page."""
 
 import os
 import re
@@ -25,12 +25,12 @@ pytestmark = [
 
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync",
          "--no-first-run", "--disable-default-apps", "--disable-dev-shm-usage"]  # fmt: skip
-#: Seconds that anything may take on a machine that is busy.
+#: Time limit in seconds per action, on a busy machine.
 LONG = 120
 
 
 class Playing:
-    """A `meshnn play` that runs."""
+    """A running `meshnn play`."""
 
     def __init__(self, *arguments):
         command = [sys.executable, "-m", "meshnn", "play", "--no-browser", *arguments]
@@ -60,7 +60,7 @@ def browser():
 
 
 class Tab:
-    """A page, and everything that it asked for and complained about."""
+    """A page, with all its requests and errors."""
 
     def __init__(self, browser, address, **options):
         self.context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
@@ -82,15 +82,17 @@ class Tab:
         return self.page.evaluate(expression)
 
     def until(self, expression, page=None):
-        """Until it is true; the policy of the page forbids what `wait_for_function` does."""
+        """Wait until the expression is true; `wait_for_function` conflicts with the security policy of the page."""
         end, page = time.monotonic() + LONG, page or self.page
         while not (found := page.evaluate(expression)):
-            assert time.monotonic() < end, f"never {expression}; the page says {page.inner_text('#alert-text')!r}"
+            assert time.monotonic() < end, (
+                f"time limit for {expression}; the page shows {page.inner_text('#alert-text')!r}"
+            )
             time.sleep(0.02)
         return found
 
     def drag(self, src, dst):
-        """From one neuron to another; the layout is at rest when they no longer move."""
+        """Drag from one neuron to another, after the layout has come to rest."""
         self.at_rest()
         (x0, y0), (x1, y1) = (self.look(f"meshnnPlay.where('{name}')") for name in (src, dst))
         mouse = self.page.mouse
@@ -120,7 +122,7 @@ def tab(browser, playing):
     tab = Tab(browser, playing.address)
     yield tab
     assert tab.errors == []
-    for address in tab.asked:  # nothing leaves the machine
+    for address in tab.asked:  # no requests to other machines
         assert re.match(r"(http|ws)://127\.0\.0\.1:\d+/|data:|blob:http://127\.0\.0\.1:", address), address
     tab.context.close()
 
@@ -157,7 +159,7 @@ def test_absent_edges_show_their_gradient_and_can_be_added(tab):
     src, dst, score = tab.look("meshnnPlay.absent().filter(([s, d]) => s !== d)[0]")
     assert score != 0
     tab.at_rest()
-    # along the way between the two, until the pointer is on it
+    # move along the line between the two until the pointer is on the edge
     (x0, y0), (x1, y1) = (tab.look(f"meshnnPlay.where('{name}')") for name in (src, dst))
     dx, dy = x1 - x0, y1 - y0
     for k in range(-30, 31):
@@ -175,7 +177,7 @@ def test_it_learns_a_table_and_accuracy_rises(tab):
     tab.until("meshnnPlay.state()?.data.table")
     assert tab.page.input_value("#target") == "kind"
     tab.page.select_option("#solver", "lm")
-    # through a link, with edges of weight 0: all outputs are alike, so that one of the two kinds is taken everywhere
+    # a link with edges of weight 0: all outputs are equal, so one class is predicted everywhere
     tab.until("meshnnPlay.state()?.solver === 'lm'")
     link = tab.look("""(() => { const state = meshnnPlay.state(), first = state.inputs + 1 + state.hidden.length;
         return meshnnPlay.packed({...state, edges: state.edges.map(([s, d, w]) => [s, d, d < first ? w : 0])}); })()""")
@@ -237,7 +239,7 @@ def test_all_goes_with_keys_alone(tab):
     assert not tab.page.is_visible("#help-box")
     names = tab.look("""[...document.querySelectorAll('button, input, select')].filter(e => !(e.innerText ||
         e.ariaLabel || e.labels && e.labels.length)).map(e => e.id)""")
-    assert names == []  # every control says what it is
+    assert names == []  # every control has an accessible name
 
 
 def test_files_come_out(tab, tmp_path):
@@ -269,7 +271,7 @@ def test_when_the_server_is_killed_the_page_says_so_and_keeps_the_net(browser):
                    if path.parent.name == str(server.process.pid))  # fmt: skip
     server.end()
     end = time.monotonic() + LONG
-    while any(alive(child) for child in children):  # nobody learns for a page that nobody serves
+    while any(alive(child) for child in children):  # the worker processes end with the server
         assert time.monotonic() < end
         time.sleep(0.05)
     tab.page.wait_for_selector("#alert:not([hidden])")

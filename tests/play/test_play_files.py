@@ -1,4 +1,4 @@
-"""Links, files and lines of Python that come out of `meshnn play`."""
+"""Links, files and Python code that `meshnn play` exports."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def page():
 
 
 def state_of(page):
-    """As the page makes it of the messages."""
+    """Return the state that the page builds from the messages."""
     graph, settings, data = page.last("graph"), page.last("settings"), page.last("data")
     first = graph["inputs"] + graph["bias"]
     hidden = graph["names"][first : len(graph["names"]) - graph["outputs"]]
@@ -61,7 +61,7 @@ def test_a_link_restores_all_of_it(page, table):
 
 
 def damaged():
-    """Links of which one part is missing or wrong."""
+    """Yield links with one missing or invalid part."""
     state = state_of(Page())
     everywhere = (None, -1, "x", [], {}, 1e400, [[0, 0, "x"]], [["h0", "tanh"], ["h0", "tanh"]])
     table = {"name": "x.csv", "text": "a,b\n1,2\n", "target": 3, "impute": 0, "drop": "x"}
@@ -83,7 +83,7 @@ def test_damaged_links_are_refused_in_a_sentence(page):
             assert "\n" not in errors[0]
             assert page.edges == before
         else:
-            page = Page()  # the change was a valid one, such as one more tick
+            page = Page()  # the changed link is valid, for example with one more tick
     assert count > 80
     with pytest.raises(MeshError, match="link"):
         checked_state({})

@@ -1,4 +1,4 @@
-"""`meshnn play` as a server: who is let in, processes of pages, and the command."""
+"""`meshnn play` as a server: access, processes of pages, and the command."""
 
 import contextlib
 import http.client
@@ -102,16 +102,16 @@ def test_only_those_with_the_token_and_of_this_machine_are_let_in(served):
         with pytest.raises(InvalidStatus) as refused:
             served.socket(token, origin)
         assert refused.value.response.status_code == 403
-    assert learning() == []  # nothing was started for them
+    assert learning() == []  # rejected clients start no process
 
 
 def learning():
-    """The processes that learn for pages; other tests may have started others."""
+    """Return the training processes of pages; other tests may have started more."""
     return [process for process in multiprocessing.active_children() if process.name == "meshnn play"]
 
 
 def gone(processes, within=60):
-    """Whether all have ended, in time."""
+    """Return whether all processes end in time."""
     end = time.monotonic() + within
     while any(process.is_alive() for process in processes) and time.monotonic() < end:
         time.sleep(0.02)
@@ -135,11 +135,11 @@ def test_what_learns_ends_with_its_page(served):
 
 
 @pytest.mark.slow
-def test_a_page_that_does_not_read_is_closed(served, monkeypatch):
-    """Its orders are no longer taken, instead of filling a queue with their answers, and its process ends."""
+def test_a_page_that_stops_reading_is_closed(served, monkeypatch):
+    """Its commands are rejected, so its queue of answers stays short, and its process ends."""
     monkeypatch.setattr(server, "LIMITS", replace(LIMITS, unread=1.0))
     narrow = socket.socket()
-    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # else megabytes are buffered on the way
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # otherwise megabytes are buffered
     narrow.connect(("127.0.0.1", served.port))
     with served.socket(sock=narrow, max_queue=1, close_timeout=1) as page:
         page.recv(timeout=120)
@@ -157,7 +157,7 @@ def test_a_page_that_does_not_read_is_closed(served, monkeypatch):
         try:
             assert gone([process], within=30)  # the keepalive of the server would take 40 s
         finally:
-            narrow.shutdown(socket.SHUT_RDWR)  # the client may still wait to send an order
+            narrow.shutdown(socket.SHUT_RDWR)  # the client may still be waiting to send a command
     asking.join(60)
     assert not asking.is_alive()
 

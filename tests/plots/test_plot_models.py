@@ -1,4 +1,4 @@
-"""Pages and plots of models, that no panel is blank, and the files they are written to."""
+"""Plots and reports of models: no panel is blank, and their files are complete."""
 
 import copy
 import sys
@@ -38,7 +38,7 @@ def ax():
 
 
 def fit(columns, classes, **options):
-    """A small classifier of two restarts."""
+    """Return a small classifier with two restarts."""
     X, y = spirals(60, random_state=0)
     X = np.hstack([X, X[:, :1] ** 2])[:, : len(columns)]
     model = MeshClassifier(hidden=5, solver="adam", max_epochs=8, l2=0.0, n_restarts=2, random_state=0, **options)
@@ -50,11 +50,11 @@ def model():
     return fit(["left", "right"], ["no", "yes"])
 
 
-# -- the page ----------------------------------------------------------------------------------------------------
+# -- the report --------------------------------------------------------------------------------------------------
 
 
 def shades(picture, ax):
-    """How much the pixels of a panel vary."""
+    """Return the standard deviation of the pixels of a panel."""
     height, width = picture.shape[:2]
     box = ax.get_position()
     rows = slice(round((1 - box.y1) * height), round((1 - box.y0) * height))
@@ -71,7 +71,7 @@ def test_no_panel_is_blank(tmp_path, model, what):
     for panel in panels:
         assert shades(picture, panel) > 0.05, title(panel)
     if what == "regions":
-        assert panels[0].get_ylim()[1] > 9  # the points are within the picture
+        assert panels[0].get_ylim()[1] > 9  # the points are inside the plot
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_page_has_the_panels_that_apply(model, features, history, want):
     figure = plot_model(shown, title="net")
     assert [title(ax) for ax in figure.axes if title(ax)] == want
     boxes = [ax.get_position() for ax in figure.axes if title(ax) in want]
-    assert sum(a.overlaps(b) for a in boxes for b in boxes) == len(boxes)  # each with itself only
+    assert sum(a.overlaps(b) for a in boxes for b in boxes) == len(boxes)  # each box overlaps only itself
     assert max(boxes, key=lambda box: box.width * box.height) is boxes[0]
 
 
@@ -109,7 +109,7 @@ def test_names_of_any_kind_are_drawn_as_they_are(tmp_path):
     features, classes = ["$x_1^2$", "größe_µm"], ["_hidden $", "中文 \\frac{"]
     figure = plot_model(fit(features, classes), title="$a_b$ 網.mesh")
     for ending in ("svg", "png", "pdf"):
-        save_figure(figure, tmp_path / f"net.{ending}", dpi=50)  # no warning about letters that the font lacks
+        save_figure(figure, tmp_path / f"net.{ending}", dpi=50)  # no warning about missing glyphs
     graph, _, _, decided = figure.axes[:4]
     assert {*features, *classes} <= set(texts(graph))
     assert [decided.get_xlabel(), decided.get_ylabel()] == features
@@ -185,8 +185,8 @@ def test_the_same_model_is_the_same_bytes(tmp_path, model, what, ending, begin):
     assert first == again == other
     assert first.startswith(begin)
     assert b"Date" not in first
-    assert b"<text" not in first  # outlines: no font is needed to read an SVG
-    assert sorted(tmp_path.iterdir()) == sorted(files)  # nothing temporary is left
+    assert b"<text" not in first  # text is converted to outlines, so no font is required
+    assert sorted(tmp_path.iterdir()) == sorted(files)  # no temporary files remain
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def ax():
 
 
 def slope(X):
-    """Probabilities of two classes, the first on the right."""
+    """Return probabilities of two classes, the first on the right."""
     return np.stack([X[:, 0], 1 - X[:, 0]], axis=1)
 
 
@@ -67,7 +67,7 @@ def test_any_graph_can_be_drawn(t):
     drawn = part(ax, "edges").get_segments() + part(ax, "dead edges").get_segments()
     assert len(drawn) == t.n_edges
     assert all(np.isfinite(segment).all() for segment in drawn)
-    assert len({segment.round(9).tobytes() for segment in drawn}) == t.n_edges  # none hides another
+    assert len({segment.round(9).tobytes() for segment in drawn}) == t.n_edges  # no edge covers another
 
 
 def test_colours_are_signs_and_widths_are_sizes(ax):
@@ -98,7 +98,7 @@ def test_two_way_edges_part_and_loops_stay_at_their_neuron(ax):
 def test_of_many_edges_the_strongest_are_drawn(ax):
     t = Topology.layered([120, 60], bias=False)
     w = np.arange(1.0, t.n_edges + 1)
-    dead = w > 7100  # live ones come first
+    dead = w > 7100  # live edges are drawn first
     draw_graph(ax, t, w, dead=dead)
     assert title(ax) == "Graph: strongest 5,000 of 7,200 edges"
     assert len(part(ax, "edges").get_segments()) == 5000
@@ -159,7 +159,7 @@ def test_a_large_matrix_is_binned(ax):
     want = np.zeros((302, 302))
     np.maximum.at(want, (t.src // 3, t.dst // 3), np.abs(w))
     np.testing.assert_array_equal(np.nan_to_num(np.abs(got)), want)
-    assert np.isin(got[np.isfinite(got)], w).all()  # with their signs
+    assert np.isin(got[np.isfinite(got)], w).all()  # signs are kept
 
 
 # -- the history -------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_one_line_a_restart(ax):
 def test_gaps_and_scales(ax, columns, scale, tmp_path):
     draw_history(ax, columns)
     assert ax.get_yscale() == scale
-    save_figure(ax.figure, tmp_path / "loss.png", dpi=50)  # ticks are made here, and no warning
+    save_figure(ax.figure, tmp_path / "loss.png", dpi=50)  # drawing the axis ticks raises no warning
 
 
 # -- decision regions --------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_points_of_training_and_test(ax):
     assert len(part(ax, "test points").get_offsets()) == 10
     colours = {to_hex(colour) for colour in part(ax, "points").get_facecolor()}
     assert len(colours) == 2
-    assert to_hex((0.25, 0.25, 0.25)) in colours  # "maybe" is no class
+    assert to_hex((0.25, 0.25, 0.25)) in colours  # "maybe" is not a class
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["no", "yes", "train", "test"]
 
 

@@ -1,4 +1,4 @@
-"""Files of strangers: parts that do not fit each other are refused at load, and again by the core."""
+"""Untrusted files: inconsistent parts are rejected at load, and by the core."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from meshnn.errors import FileError
 
 
 def trees():
-    """A classifier, a regressor and a forecaster in the middle of their streams."""
+    """Return the trees of a classifier, a regressor and a forecaster in the middle of their streams."""
     classifier, regressor = MeshStreamClassifier(4, random_state=0), MeshStreamRegressor(4, random_state=0)
     forecaster = MeshForecaster(season=4, hidden=1, lags=2, random_state=0)
     for k in range(30):
@@ -95,8 +95,8 @@ def test_the_core_refuses_arrays_of_another_length(portable):
             (_core.portable if portable else _core.stream)(*given)
 
 
-def test_stored_targets_that_are_no_labels():
-    """Of two classes targets are numbers; with a third class they become labels, which are indices."""
+def test_invalid_stored_targets():
+    """With two classes targets are numbers; with a third class they become labels, which are indices."""
     model = MeshStreamClassifier(4, random_state=0)
     for k in range(60):
         model.learn_one({"a": k % 3, "b": k % 5}, k % 2)

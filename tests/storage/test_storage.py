@@ -1,4 +1,4 @@
-"""Files: what goes in comes out bit for bit, a failed save harms nothing, and no content whatever gets past `read`."""
+"""Files: contents are restored bit for bit, a failed save keeps the old file, and `read` rejects invalid files."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ TREE = {
     "seed": np.array(7, np.uint32),
     "worst": -math.inf,
 }
-#: The arrays of TREE as they lie in the file, and the rest of it.
+#: The arrays of TREE in the form in which they are stored, and the other values.
 ARRAYS = {"net.w": TREE["net"]["w"], "seed": TREE["seed"], "list.3": TREE["list"][3]}
 TEXT = (
     '{"kind":"net","list":[1,0.1,"\\u00e9",{"$array":"list.3"}],"net":{"none":null,"on":true,"w":{"$array":"net.w"}},'
@@ -39,7 +39,7 @@ TEXT = (
 
 
 def same(got, want):
-    """Equal, and of equal types: 1, 1.0 and True are three things, and so are 0.0 and -0.0."""
+    """Return whether values and types are equal: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     if type(got) is not type(want):
         return False
     if isinstance(want, dict):
@@ -52,7 +52,7 @@ def same(got, want):
 
 
 def checksum(tree, arrays=None, version="2"):
-    """Written anew from the format's description; the arrays are little endian."""
+    """Compute the checksum by the description of the format; the arrays are little endian."""
     arrays = sorted((arrays or {}).items())
     front = [version, tree, [[name, a.dtype.str, list(a.shape)] for name, a in arrays]]
     text = json.dumps(front, separators=(",", ":")).encode()
@@ -60,7 +60,7 @@ def checksum(tree, arrays=None, version="2"):
 
 
 def container(front, data=b""):
-    """A safetensors file with this front, whatever it is."""
+    """Return a safetensors file with this header, valid or not."""
     front = front if isinstance(front, bytes) else json.dumps(front).encode()
     return len(front).to_bytes(8, "little") + front + data
 
@@ -75,7 +75,7 @@ def entry(code, shape, begin, end, **more):
 
 
 def forge(entries, data=b"", **arrays):
-    """A file whose checksum is right, so that whatever else is wrong must be noticed."""
+    """Return a file with a valid checksum, so that any other error must be detected."""
     tree = json.dumps({name: {"$array": name} for name in arrays})
     return container({"__metadata__": metadata(tree, arrays)} | entries, data)
 
@@ -89,7 +89,7 @@ def read_bytes(content):
 
 @contextmanager
 def within(seconds):
-    """Fail instead of hanging."""
+    """Raise an error after a number of seconds."""
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.alarm(seconds)
     try:
@@ -101,7 +101,7 @@ def within(seconds):
 
 @pytest.fixture
 def path(tmp_path):
-    """A good file, alone in its directory."""
+    """Write a valid file, alone in its directory."""
     path = tmp_path / "net.mesh"
     write(path, TREE)
     return path
@@ -109,13 +109,13 @@ def path(tmp_path):
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """The bytes of a good file."""
+    """Return the bytes of a valid file."""
     path = tmp_path_factory.mktemp("good") / "net.mesh"
     write(path, TREE)
     return path.read_bytes()
 
 
-# What goes in comes out
+# Round trips
 
 texts = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(["$array", "$float", "$$", "a.b", "a"])
 array = st.sampled_from(DTYPES).flatmap(
@@ -151,7 +151,7 @@ def test_round_trip(tree):
             assert type(a) is np.ndarray
             assert a.flags.carray  # contiguous, aligned and writable
             assert a.dtype.isnative
-        # An independent reader sees the same
+        # An independent reader reads the same
         with safetensors.safe_open(path, "np") as file:
             assert file.metadata()["format"] == "meshnn"
             assert file.metadata()["version"] == "2"
@@ -200,7 +200,7 @@ def test_the_format_as_described(good):
 
 @pytest.fixture
 def enough_memory(monkeypatch):
-    """Asking the system takes longer than reading the file."""
+    """Skip the query of free memory, which takes longer than reading the file."""
     monkeypatch.setattr("meshnn.memory.available_memory", lambda: 10**6)
 
 
@@ -215,7 +215,7 @@ def test_every_changed_byte_and_every_truncation(path, good, enough_memory):
         assert "\n" not in str(caught.value)
 
 
-# Content of every kind
+# Invalid contents
 
 
 ENDLESS = "[" * 100_000
@@ -316,8 +316,8 @@ def test_what_is_no_path(path):
             call(path)
 
 
-def test_a_huge_file_of_nothing(tmp_path):
-    """A hole of a terabyte takes no space on the disk; reading it would take it in memory."""
+def test_a_huge_sparse_file(tmp_path):
+    """A sparse file of a terabyte takes no disk space, but reading it would take as much memory."""
     path = tmp_path / "hole.mesh"
     front = container({"__metadata__": metadata(), "a": entry("F64", [2**37], 0, 2**40)})
     path.write_bytes(front)
@@ -326,7 +326,7 @@ def test_a_huge_file_of_nothing(tmp_path):
         read(path)
 
 
-# What cannot be written
+# Trees that cannot be written
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_a_huge_file_of_nothing(tmp_path):
         ({1: 2}, "key 1"),
         ({"a": [{None: 2}]}, "['a'][0]"),
         ({"a": "\ud800"}, "['a']"),
-        ({"a": "\ud83d\ude00"}, "['a']"),  # would come back as one character
+        ({"a": "\ud83d\ude00"}, "['a']"),  # would be read as one character
         ({"\udfff": 1}, "'\\udfff'"),
         ({"a": 10**5000}, "JSON"),
         ({"a": np.array([None])}, "['a']"),

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and a failed save harms nothing."""
+"""Files are replaced atomically, and a failed save keeps the old file."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from meshnn.files import write_whole
 
 @pytest.fixture
 def path(tmp_path):
-    """An old file, alone in its directory."""
+    """Write an old file, alone in its directory."""
     path = tmp_path / "net.mesh"
     path.write_bytes(b"old")
     return path
@@ -32,7 +32,7 @@ def test_places_that_cannot_be_written(path, place):
 
 
 def test_a_write_protected_file_is_left_alone(path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write to anything
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root can write to all files
     with pytest.raises(FileError, match="permission denied"):
         write_whole(path, [])
     assert path.read_bytes() == b"old"
@@ -57,8 +57,8 @@ def test_a_failed_save_leaves_the_old_file(path, monkeypatch, function, error):
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_bytes_reach_the_disk_before_the_name_does(path, monkeypatch):
-    """The order that survives a power cut: the file, its name, the directory."""
+def test_data_are_synced_before_the_rename(path, monkeypatch):
+    """Order for safety against power cuts: sync the file, rename it, sync the directory."""
     calls = []
     real_fsync, real_replace = os.fsync, os.replace
 
@@ -90,7 +90,7 @@ for k in range(10**9):
 
 
 def test_a_killed_writer_leaves_a_whole_file(tmp_path):
-    """Killed at another moment every time; two writers at once, which must not get in each other's way."""
+    """Processes are killed at random moments; two writers at a time must not affect each other."""
     path = tmp_path / "f.mesh"
     for _ in range(4):
         command = [sys.executable, "-c", WRITER, str(path)]
@@ -129,7 +129,7 @@ def test_an_old_file_keeps_its_permissions(path, monkeypatch, mode):
     monkeypatch.setattr(os, "chmod", chmod)
     write_whole(path, [])
     assert stat.S_IMODE(os.stat(path).st_mode) == mode
-    assert seen == [0o600]  # never open to more people than before
+    assert seen == [0o600]  # never readable for more users than before
 
 
 @pytest.mark.parametrize("exists", [True, False])

@@ -1,12 +1,12 @@
-"""C on this computer and on simulated boards: compiled, measured, run.
+"""Compile, measure and run C programs on this computer and on simulated boards.
 
-    run_on("m4f", source, {"net.h": header})         what the program prints
+    run_on("m4f", source, {"net.h": header})         the output of the program
     built = build("m4f", source, headers)            built.sizes(), built.symbols(), built.run()
     load(source, headers, "-std=c99 -O2")            a shared library, for ctypes
-    instructions("m4f", setup, work, headers)        instructions of `work`
+    instructions("m4f", setup, work, headers)        number of instructions of `work`
 
-Boards are "m3" (Cortex-M3, no floats in hardware), "m4f" (Cortex-M4 with floats of 32 bits) and "avr" (ATmega2560, 8
-bits). A tool that is not there skips the test and says its name.
+Boards are "m3" (Cortex-M3 without floating-point unit), "m4f" (Cortex-M4 with a unit for 32 bits) and "avr"
+(ATmega2560, 8 bits). If a tool is missing, the test is skipped with its name.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-#: Warnings that a header must not give.
+#: Warnings under which a header must compile without a message.
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Wdouble-promotion", "-Werror")
 _ARM = ("arm-none-eabi-gcc", "-mthumb")
 BOARDS = {
@@ -32,7 +32,7 @@ BOARDS = {
 MACHINES = {"m3": "mps2-an385", "m4f": "mps2-an386"}
 
 _SAY_BITS = """
-void say_bits(uint32_t word) {
+void put_bits(uint32_t word) {
     char text[10];
     int8_t i;
     for (i = 7; i >= 0; i--) {
@@ -42,17 +42,17 @@ void say_bits(uint32_t word) {
     }
     text[8] = '\\n';
     text[9] = 0;
-    say(text);
+    put(text);
 }
 """
-# What lies before `main` on the boards of ARM: a table of vectors, the floats switched on, data copied, and a way to
-# print and to end through the debugger that the simulator plays. There is no library.
+# Start-up code of the ARM boards: vector table, floating-point unit, copied data; printing and exit through the
+# debugger interface of the simulator. There is no C library.
 _START = """
 #include <stdint.h>
 extern uint32_t stack_top, data_from, data_begin, data_end, bss_begin, bss_end;
 int main(void);
-void say(const char *text);
-void say_bits(uint32_t word);
+void put(const char *text);
+void put_bits(uint32_t word);
 void start(void);
 void fault(void);
 static inline int board_call(int what, const void *with) {
@@ -61,9 +61,9 @@ static inline int board_call(int what, const void *with) {
     __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
     return r0;
 }
-void say(const char *text) { board_call(0x04, text); }
+void put(const char *text) { board_call(0x04, text); }
 void fault(void) {
-    say("FAULT\\n");
+    put("FAULT\\n");
     board_call(0x18, (const void *)0x20023);
     for (;;) {}
 }
@@ -110,7 +110,7 @@ SECTIONS {
 }
 ENTRY(start)
 """
-# On AVR a program prints through its serial port, byte by byte, and ends by falling asleep for good.
+# On AVR a program prints through its serial port and ends with the sleep instruction.
 _AVR = """
 #include <stdint.h>
 #define CONTROL (*(volatile uint8_t *)0xc1)
@@ -118,9 +118,9 @@ _AVR = """
 #define BYTE (*(volatile uint8_t *)0xc6)
 int program(void);
 int main(void);
-void say(const char *text);
-void say_bits(uint32_t word);
-void say(const char *text) {
+void put(const char *text);
+void put_bits(uint32_t word);
+void put(const char *text) {
     while (*text) {
         while (!(READY & 0x20)) {}
         BYTE = (uint8_t)*text++;
@@ -136,12 +136,12 @@ int main(void) {
     for (;;) {}
 }
 """
-#: Declarations that programs for boards begin with.
-SAY = "#include <stdint.h>\nvoid say(const char *text);\nvoid say_bits(uint32_t word);\n"
+#: Declarations at the start of programs for boards.
+PRINTING = "#include <stdint.h>\nvoid put(const char *text);\nvoid put_bits(uint32_t word);\n"
 
 
 def needs(*tools):
-    """Skip the test, with the name of what is missing."""
+    """Skip the test if the tool is missing, with its name."""
     for tool in tools:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
@@ -154,13 +154,13 @@ def _call(arguments, **options):
 
 
 @cache
-def _room():
-    """Where all folders are, until the process ends."""
+def _temporary():
+    """Return the parent of all build folders, which is deleted when the process ends."""
     return tempfile.TemporaryDirectory(prefix="meshnn-boards-")
 
 
 def _folder(source, headers):
-    folder = Path(tempfile.mkdtemp(dir=_room().name))
+    folder = Path(tempfile.mkdtemp(dir=_temporary().name))
     (folder / "main.c").write_text(source)
     for name, text in headers.items():
         (folder / name).write_text(text)
@@ -169,30 +169,30 @@ def _folder(source, headers):
 
 @dataclass
 class Built:
-    """A program for a board."""
+    """A program that was built for a board."""
 
     board: str
     path: Path
 
     def sizes(self):
-        """Bytes of `text` (code and constants), `data` and `bss`."""
+        """Return the bytes of `text` (code and constants), `data` and `bss`."""
         tool = "avr-size" if self.board == "avr" else "arm-none-eabi-size"
         found = _call([tool, self.path]).splitlines()[1].split()
         return dict(zip(("text", "data", "bss"), map(int, found[:3]), strict=True))
 
     def symbols(self):
-        """Bytes of every function and table, by name."""
+        """Return the bytes of every function and table by name."""
         tool = "avr-nm" if self.board == "avr" else "arm-none-eabi-nm"
         lines = (line.split() for line in _call([tool, "-S", self.path]).splitlines())
         return {line[3]: int(line[1], 16) for line in lines if len(line) == 4}
 
     def undefined(self):
-        """Names that a library would have to bring."""
+        """Return the names that a library would have to define."""
         tool = "avr-nm" if self.board == "avr" else "arm-none-eabi-nm"
         return sorted(line.split()[-1] for line in _call([tool, "-u", self.path]).splitlines())
 
     def stack(self, function):
-        """Bytes of stack of a function and of all that it calls, if it was built with `-fstack-usage`."""
+        """Return the stack in bytes of a function and its callees; the program must be built with `-fstack-usage`."""
         found = {}
         for path in self.path.parent.glob("*.su"):
             for line in path.read_text().splitlines():
@@ -202,14 +202,14 @@ class Built:
         return found[function]
 
     def run(self, *options, seconds=120):
-        """What it prints under qemu, or simavr."""
+        """Return the output of the program in qemu or simavr."""
         if self.board == "avr":
             needs("simavr")
             call = ["simavr", "-m", "atmega2560", "-f", "16000000", self.path]
             done = subprocess.run(call, capture_output=True, text=True, timeout=seconds, check=False)
-            said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
-            assert done.returncode == 0, said[-3000:]
-            return said.replace(".\n", "\n")  # a new line is shown as a dot, too
+            output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+            assert done.returncode == 0, output[-3000:]
+            return output.replace(".\n", "\n")  # simavr prints a new line as a dot, too
         needs("qemu-system-arm")
         machine = ("-M", MACHINES[self.board], "-nographic", "-monitor", "none", "-serial", "none")
         semihosting = ("-semihosting-config", "enable=on,target=native")
@@ -217,14 +217,14 @@ class Built:
             ["qemu-system-arm", *machine, *semihosting, *options, "-kernel", self.path],
             capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, said[-3000:]
-        assert "FAULT" not in said, said[-3000:]
-        return said
+        output = done.stdout + done.stderr
+        assert done.returncode == 0, output[-3000:]
+        assert "FAULT" not in output, output[-3000:]
+        return output
 
 
 def build(board, source, headers, flags="-std=c99 -O2", link=True):
-    """Compile for a board; `source` prints with `say` and `say_bits` (see SAY) and has a `main`."""
+    """Compile for a board; `source` prints with `put` and `put_bits` (see PRINTING) and has a `main`."""
     compiler, *machine = BOARDS[board]
     needs(compiler)
     folder = _folder(source, headers)
@@ -250,7 +250,7 @@ def build(board, source, headers, flags="-std=c99 -O2", link=True):
 
 
 def run_on(board, source, headers, flags="-std=c99 -O2"):
-    """What a program prints on a board."""
+    """Return the output of a program on a board."""
     needs(BOARDS[board][0], "qemu-system-arm")
     return build(board, source, headers, flags).run()
 
@@ -262,13 +262,13 @@ static uint32_t count_between(uint32_t from, uint32_t to) { return (from - to) &
 
 
 def instructions(board, setup, work, headers, flags="-std=c99 -O2", before=""):
-    """Instructions that the C statements `work` take, after `setup`.
+    """Return the number of instructions of the C statements `work`, which run after `setup`.
 
-    The simulator is told that every instruction takes 1 ns. Its SysTick counts cycles of 40 ns, so the work is done
-    64 times between two looks at it, and the same without the work is taken off.
+    In the simulator every instruction takes 1 ns. Its SysTick counts cycles of 40 ns, so the work is repeated 64 times
+    between two readings of the counter, and the count of an empty loop is subtracted.
     """
     times = 64
-    source = f"""{SAY}{_COUNTING}{before}
+    source = f"""{PRINTING}{_COUNTING}{before}
 int main(void) {{
     uint32_t from, to, empty;
     int time;
@@ -283,16 +283,16 @@ int main(void) {{
     from = TICKS;
     for (time = 0; time < {times}; time++) {{ {work} __asm__ volatile("" ::: "memory"); }}
     to = TICKS;
-    say_bits(count_between(from, to) - empty);
+    put_bits(count_between(from, to) - empty);
     return 0;
 }}
 """
-    said = build(board, source, headers, flags).run("-icount", "shift=0")
-    return int(re.findall("[0-9a-f]{8}", said)[-1], 16) * 40 // times
+    output = build(board, source, headers, flags).run("-icount", "shift=0")
+    return int(re.findall("[0-9a-f]{8}", output)[-1], 16) * 40 // times
 
 
 def load(source, headers, flags="-std=c99 -O2", compiler="gcc"):
-    """A shared library of a source, compiled for this computer with all warnings."""
+    """Compile a source into a shared library for this computer, with all warnings."""
     needs(compiler)
     folder = _folder(source, headers)
     library = folder / f"{hashlib.sha256((source + flags).encode()).hexdigest()[:12]}.so"
@@ -302,8 +302,8 @@ def load(source, headers, flags="-std=c99 -O2", compiler="gcc"):
 
 
 def painted(before, work):
-    """A program that says how many bytes of stack `work` takes: what is below is painted, then looked at."""
-    return f"""{SAY}{before}
+    """Return a program that prints the stack in bytes of `work`: it fills the stack with a pattern first."""
+    return f"""{PRINTING}{before}
 __attribute__((noinline)) static void work_here(void) {{ {work} }}
 int main(void) {{
     volatile uint32_t *here, *at;
@@ -311,7 +311,7 @@ int main(void) {{
     for (at = here - 4096; at < here - 4; at++) *at = 0xa5a5a5a5u;
     work_here();
     for (at = here - 4096; at < here && *at == 0xa5a5a5a5u; at++) {{}}
-    say_bits((uint32_t)(here - at) * 4u);
+    put_bits((uint32_t)(here - at) * 4u);
     return 0;
 }}
 """

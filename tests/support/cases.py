@@ -1,4 +1,4 @@
-"""Random nets with data, drawn by Hypothesis, and the witnesses that they are compared with."""
+"""Random nets with data, drawn by Hypothesis, and independent implementations that they are compared with."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from meshnn.codes import ACTIVATIONS
 from meshnn.losses import LOSSES, loss_named
 from meshnn.plan import METHODS
 
-# Its threads would wait for each other, busily, at matrices of a few numbers: half as long again for all witnesses.
+# With small matrices, several threads of torch wait for each other and slow down the tests by half.
 torch.set_num_threads(1)
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
@@ -23,7 +23,7 @@ ALL_METHODS = tuple(METHODS)
 
 @dataclass
 class Case:
-    """A net and a batch; in time also looks at several ticks or a readout, and states that a run begins with."""
+    """A net and a batch, optionally with a loss at several ticks, a readout and initial states."""
 
     mesh: Mesh
     X: np.ndarray
@@ -37,44 +37,44 @@ class Case:
 
     @property
     def looks(self):
-        """What `Mesh.growth_scores` is asked for besides."""
+        """Return the options of `Mesh.growth_scores` and `Mesh.gradient` for the loss in time."""
         found = {"loss_ticks": self.loss_ticks, "readout": self.readout, "state": self.state}
         return {name: value for name, value in found.items() if value is not None}
 
     def gradient(self, method="auto", **options):
-        """Loss and gradient of the net."""
+        """Return loss and gradient of the net."""
         given = {"sample_weight": self.sample_weight, **self.looks, **options}
         return self.mesh.gradient(self.X, self.y, self.loss, method, **given)
 
     @property
     def shares(self):
-        """(batch,) what each sample counts."""
+        """Return the normalised weight of each sample, (batch,)."""
         w = np.ones(self.X.shape[-2]) if self.sample_weight is None else self.sample_weight
         return w / w.sum()
 
     @property
     def shares_in_time(self):
-        """(ticks, batch) what each look at a sample counts."""
+        """Return the normalised weight of each sample at each tick, (ticks, batch)."""
         last = np.arange(self.mesh.ticks)[:, None] == self.mesh.ticks - 1
         found = self.shares * (last if self.loss_ticks is None else self.loss_ticks)
         return found / found.sum()
 
     def inputs(self):
-        """(ticks, batch, n_clamped): what the clamped neurons hold at every tick."""
+        """Return the states of the clamped neurons at every tick, (ticks, batch, n_clamped)."""
         t = self.mesh.topology
         X = self.X if self.X.ndim == 3 else np.repeat(self.X[None], self.mesh.ticks, axis=0)
         ones = np.ones((*X.shape[:2], int(t.bias)))
         return np.concatenate([X, ones], axis=2)
 
     def dense(self):
-        """The weights as a matrix."""
+        """Return the weights as a matrix."""
         return self.mesh.adjacency().toarray().astype(float)
 
     def names(self):
         return ["identity"] * self.mesh.topology.n_clamped + self.mesh.activations
 
     def in_float32(self):
-        """The same in float32, and in float64 on the very numbers that float32 holds."""
+        """Return the case in float32, and in float64 with the numbers rounded to float32."""
         t, names = self.mesh.topology, self.mesh.activations
         for dtype in ("float32", "float64"):
             weights = self.mesh.weights.astype(np.float32)
@@ -85,7 +85,7 @@ class Case:
 
 
 def repair(n_inputs, n_hidden, n_outputs, bias, pairs, ticks):
-    """Give every output that no input reaches in time an edge from an input."""
+    """Add an edge from an input to every output that no input reaches in time."""
     topology = Topology(n_inputs, n_hidden, n_outputs, pairs, bias=bias)
     late = topology.outputs[topology.birth_ticks()[topology.outputs] > ticks]
     extra = [(int(o) % n_inputs, int(o)) for o in late]
@@ -94,7 +94,7 @@ def repair(n_inputs, n_hidden, n_outputs, bias, pairs, ticks):
 
 @st.composite
 def topologies(draw, ticks, most_hidden=5):
-    """Any graph: cycles, self-loops, dead edges, isolated neurons, edges into inputs; outputs are reached in time."""
+    """Draw a graph with cycles, self-loops, dead edges, isolated neurons, edges into inputs; all outputs are live."""
     n_inputs = draw(st.integers(1, 3))
     n_hidden = draw(st.integers(0, most_hidden))
     n_outputs = draw(st.integers(1, 3))
@@ -141,7 +141,7 @@ def cases(draw, dtype="float64", most_hidden=5, most_batch=70, activation=None, 
 
 @st.composite
 def timed_cases(draw, reads=None, **options):
-    """With looks at several ticks, or a readout, and perhaps from given states on."""
+    """Draw a case with a loss at several ticks or a readout, and sometimes with initial states."""
     case = draw(cases(**options))
     t, ticks, batch = case.mesh.topology, case.mesh.ticks, case.X.shape[-2]
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -165,7 +165,7 @@ def timed_cases(draw, reads=None, **options):
 
 @st.composite
 def tied_cases(draw, **options):
-    """With random ties: some edges fixed, the others share parameters."""
+    """Draw a case with random ties: some edges are fixed, the others share parameters."""
     case = draw(cases(**options))
     mesh, rng = case.mesh, np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     t, names, fixed = mesh.topology, mesh.activations, draw(st.sampled_from([0.0, 0.3, 0.9]))
@@ -177,11 +177,11 @@ def tied_cases(draw, **options):
     return replace(case, mesh=tied)
 
 
-# -- witnesses ---------------------------------------------------------------------------------------------------
+# -- independent implementations -----------------------------------------------------------------------------------
 
 
 def by_loops(case):
-    """Loss and gradient (n_edges,) by tests/support/naive.py."""
+    """Return loss and gradient (n_edges,) of tests/support/naive.py."""
     t = case.mesh.topology
     inputs = case.inputs()
     ticks, size = inputs.shape[:2]
@@ -207,16 +207,16 @@ _TORCH = {
 
 
 def torch_outputs(case, A, begin=None):
-    """Outputs (batch, n_outputs) after the last tick as torch computes them from a dense float64 matrix."""
+    """Return the outputs (batch, n_outputs) after the last tick, computed by torch from a dense float64 matrix."""
     return torch_states(case, A, begin)[-1][:, -case.mesh.topology.n_outputs :]
 
 
 def torch_states(case, A, begin=None):
-    """States (batch, n_neurons that are not clamped) after every tick, from (batch, n_neurons) on or from zeros."""
+    """Return the states of all unclamped neurons after every tick; `state` (batch, n_neurons) or zeros is the start."""
     t = case.mesh.topology
     inputs = torch.tensor(case.inputs())
     names = case.names()[t.n_clamped :]
-    # neurons of a kind together: a call for each of them would be most of the time of many tests
+    # neurons with the same activation are computed together, because a call per neuron would be slow
     kinds = {name: [j for j, other in enumerate(names) if other == name] for name in names}
     back = np.argsort(np.concatenate(list(kinds.values()))).tolist()
     s = torch.zeros(inputs.shape[1], t.n_neurons - t.n_clamped, dtype=torch.float64)
@@ -234,7 +234,7 @@ _F = torch.nn.functional
 
 
 def _torch_quantile(level, width=0.05):
-    """The pinball loss, with Huber's instead of the absolute error and the constant that makes its minimum 0."""
+    """Return the smoothed pinball loss: Huber's loss instead of the absolute error, shifted to the minimum 0."""
 
     def loss(z, y):
         smooth = _F.huber_loss(z, y, reduction="none", delta=width) / (2 * width)
@@ -248,28 +248,28 @@ _TORCH_LOSSES = {
     "binary_cross_entropy": lambda z, y: _F.binary_cross_entropy_with_logits(z, y, reduction="none").sum(dim=1),
     "squared_error": lambda z, y: 0.5 * ((z - y) ** 2).sum(dim=1),
     "huber": lambda z, y: _F.huber_loss(z, y, reduction="none", delta=1.0).sum(dim=1),
-    # torch leaves out what does not depend on z; half the deviance has it
+    # torch omits the terms without z, which half the deviance includes
     "poisson": lambda z, y: (_F.poisson_nll_loss(z, y, reduction="none") + torch.special.xlogy(y, y) - y).sum(dim=1),
 } | {f"quantile:{level}": _torch_quantile(level) for level in (0.05, 0.5, 0.9)}
 
 
 def torch_readouts(case, A):
-    """The outputs that losses are taken of: after every tick, or of the readout (1, batch, n_outputs)."""
+    """Return the outputs of all losses: after every tick, or of the readout (1, batch, n_outputs)."""
     outputs = torch.stack(torch_states(case, A, case.state))[:, :, -case.mesh.topology.n_outputs :]
     return outputs if case.readout is None else (torch.tensor(case.readout)[:, :, None] * outputs).sum(dim=0)[None]
 
 
 def torch_loss(case, A):
-    """The loss of a batch."""
+    """Return the loss of a batch."""
     at = torch.tensor(case.shares[None] if case.readout is not None else case.shares_in_time)
     y = torch.tensor(case.y)
     of = _TORCH_LOSSES[case.loss]
     each = [of(out, y[k] if case.by_tick else y) for k, out in enumerate(torch_readouts(case, A))]
-    return torch.where(at > 0, at * torch.stack(each), 0.0).sum()  # what is not looked at may overflow
+    return torch.where(at > 0, at * torch.stack(each), 0.0).sum()  # masked terms may overflow
 
 
 def by_autograd(case, pairs=None):
-    """Loss and gradient by torch autograd; `pairs` (src, dst) instead of the graph's own edges."""
+    """Return loss and gradient by torch autograd; `pairs` (src, dst) replace the edges of the graph."""
     t = case.mesh.topology
     A = torch.tensor(case.dense(), requires_grad=True)
     loss = torch_loss(case, A)
@@ -279,21 +279,21 @@ def by_autograd(case, pairs=None):
 
 
 def jacobian_by_autograd(case, begin=None):
-    """The derivative of each output by the weight of each edge."""
+    """Return the derivative of each output with respect to the weight of each edge."""
     t = case.mesh.topology
     A = torch.tensor(case.dense())
     return torch.autograd.functional.jacobian(lambda A: torch_outputs(case, A, begin), A).numpy()[:, :, t.src, t.dst]
 
 
 def by_parameters(mesh, each):
-    """Sums over the edges of each parameter, along the last axis."""
+    """Return the sums over the edges of each parameter, along the last axis."""
     found = np.zeros((*each.shape[:-1], mesh.n_parameters))
     np.add.at(found, (..., mesh.tied[mesh.tied >= 0]), each[..., mesh.tied >= 0])
     return found
 
 
 def by_differences(case, step=1e-6):
-    """Gradient by central differences of torch's loss."""
+    """Return the gradient by central differences of torch's loss."""
     t = case.mesh.topology
     grad = np.zeros(t.n_edges)
     for e in range(t.n_edges):
@@ -307,9 +307,9 @@ def by_differences(case, step=1e-6):
 
 
 def terms(case):
-    """Size of the terms that a gradient is the sum of: each output's derivative times the numbers its error is made of.
+    """Return the size of the terms of a gradient: the derivative of each output times the numbers in its error.
 
-    A residual y - target that happens to be tiny is known to the accuracy of y, not to its own.
+    A small residual y - target has the accuracy of y, not of its own size.
     """
     outputs = np.abs(case.mesh.forward(case.X))
     size = np.maximum(1.0, outputs if case.loss == "cross_entropy" else np.maximum(outputs, np.abs(case.y)))
@@ -317,7 +317,7 @@ def terms(case):
 
 
 def close(got, want, tolerance, scale=0.0):
-    """Relative to the largest entry (or a larger scale): single entries may cancel to nothing."""
+    """Check the error relative to the largest entry (or a larger scale), since single entries may cancel."""
     got, want = np.asarray(got, dtype=np.float64), np.asarray(want, dtype=np.float64)
     scale = max(np.abs(want).max(initial=0.0), scale)
     error = np.abs(got - want).max(initial=0.0)
@@ -325,7 +325,7 @@ def close(got, want, tolerance, scale=0.0):
 
 
 def rare_and_dated():
-    """Return a table with more texts than have a feature of their own, with dates and with gaps; and targets."""
+    """Return a table with more levels of text than features, with dates and missing values; and targets."""
     rng = np.random.default_rng(0)
     codes = np.array([f"c{k % 121 if k % 4 else 0}" for k in range(400)], dtype=object)
     days = pandas.Timestamp("2024-01-10") + pandas.to_timedelta(rng.integers(0, 300, 400), "D")

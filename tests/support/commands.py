@@ -1,4 +1,4 @@
-"""The command line, in this process: a hundred starts of Python and its libraries take minutes."""
+"""Run the command line in this process; a hundred starts of Python would take minutes."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from meshnn.cli import main
 
 
 def meshnn(*arguments):
-    """What a command prints and its exit code, as `subprocess.run` would give them."""
+    """Return the output and the exit code of a command, in the form of `subprocess.run`."""
     out, errors, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         try:
@@ -21,6 +21,6 @@ def meshnn(*arguments):
 
 
 def in_a_process(*arguments, **options):
-    """The same as a user starts it, for what depends on it: streams, signals, exit codes."""
+    """Run a command in a separate process, for tests of streams, signals and exit codes."""
     command = [sys.executable, "-m", "meshnn", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)

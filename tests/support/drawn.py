@@ -1,4 +1,4 @@
-"""Nets to draw, and what is found in drawn axes."""
+"""Nets to draw, and functions that read drawn axes."""
 
 import numpy as np
 

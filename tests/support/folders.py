@@ -1,4 +1,4 @@
-"""Folders of Parquet files, and commands that take them."""
+"""Write folders of Parquet files and run commands on them."""
 
 import json
 
@@ -35,7 +35,7 @@ def fitted(data, *options, target="y"):
 
 
 def refused(*arguments):
-    """The one line that a command ends with; notes may come before it."""
+    """Return the one-line error of a command; notes may precede it."""
     done = meshnn(*arguments)
     assert done.returncode == 2, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("meshnn: ")]

@@ -1,8 +1,8 @@
-"""Hostile files: trees of every kind of model, edited and written with a right checksum, then loaded and used.
+"""Hostile files: edited trees of every kind of model with a valid checksum, which are loaded and used.
 
-Only `FileError` at load is allowed, or a model that predicts and learns. A subprocess runs the tries, so that a crash
-of the core is found, too. `python tests/support/fuzz_files.py --tries 10000` prints errors
-and the seed of each try.
+The only allowed results are `FileError` at load, or a model that predicts and learns. The tries run in subprocesses,
+so that crashes of the core are detected too. `python tests/support/fuzz_files.py --tries 10000` prints errors and the
+seed of each try.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NUMBERS = [0, 1, -1, 2, 3, 7, 2**31, 2**40, 2**63 - 1, -(2**40), 10**30, 0.5, -0
            float("inf"), -float("inf"), True, False, None, "", "text", "auto", [], {}, [1], {"a": 1}]  # fmt: skip
 
 
-# -- models, and how each is used ------------------------------------------------------------------------------------
+# -- models and their use ----------------------------------------------------------------------------------------------
 
 
 def stream_model(make, count=30, classes=0, **params):
@@ -131,7 +131,7 @@ def use_estimator(model):
         data = [np.asarray(data)[:4]]
     try:
         model.predict(data)
-    except MeshError as error:  # numbers that overflow, columns of another type: refused in words
+    except MeshError as error:  # overflow or columns of another type: a valid error
         if isinstance(error, FileError):
             raise
 
@@ -183,7 +183,7 @@ def kinds():
 
 
 def places(tree, path=()):
-    """Every container, key and leaf below a tree."""
+    """Yield every container, key and leaf below a tree."""
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for key, value in items:
         yield (tree, key, value)
@@ -191,7 +191,7 @@ def places(tree, path=()):
 
 
 def edit(tree, rng):
-    """Change one thing somewhere, in a way that a file can hold."""
+    """Change one value in a way that a file can store."""
     sites = list(places(tree))
     holder, key, value = sites[rng.integers(len(sites))]
     choice = rng.integers(10)
@@ -245,7 +245,7 @@ def edited_array(array, rng):
 
 
 def attempt(tree, use, rng, path):
-    """None, "refused", or a traceback."""
+    """Return None, "refused" or a traceback."""
     tree = copy.deepcopy(tree)
     for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
         edit(tree, rng)
@@ -267,13 +267,13 @@ def attempt(tree, use, rng, path):
 
 
 def work(first, tries, report):
-    """Run tries in this process; each is written down before it runs."""
+    """Run tries in this process; each is recorded before it runs."""
     resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     warnings.simplefilter("ignore")
     models = {name: (make(), use) for name, (make, use) in kinds().items()}
     for _tree, use in models.values():
-        use(copy.deepcopy(_tree))  # untouched ones work
+        use(copy.deepcopy(_tree))  # unchanged trees work
     names, refused, failed = list(models), 0, 0
     with tempfile.TemporaryDirectory() as folder, open(report, "a") as log:
         for seed in range(first, first + tries):
@@ -288,7 +288,7 @@ def work(first, tries, report):
 
 
 def fuzz(tries, first=0):
-    """Run tries in subprocesses, a new one after each crash: what went wrong, one text per failure."""
+    """Run tries in subprocesses, a new one after each crash; return one text per failure."""
     failures, end = [], first + tries
     while first < end:
         with tempfile.NamedTemporaryFile("r", suffix=".log") as log:

@@ -1,9 +1,9 @@
-"""The cases of the golden record, and the values that are recorded for each of them.
+"""The cases of the golden record and their recorded values.
 
-`files/golden.npz` holds outputs, states, gradients, Jacobians, growth scores, trained weights and streams as the Numba
-kernels of version 0.2.0.dev0 computed them; `test_golden.py` compares the installed version with it. Write the record
+`files/golden.npz` contains outputs, states, gradients, Jacobians, growth scores, trained weights and streams, computed
+by the Numba kernels of version 0.2.0.dev0; `test_golden.py` compares the installed version with it. Write the record
 again only after a deliberate change of a numerical result: `python tests/support/golden.py`. The record is a dictionary
-of arrays by `kind/case/dtype/quantity`; `golden_nets` has the nets and their data.
+of arrays by `kind/case/dtype/quantity`; `golden_nets` defines the nets and their data.
 """
 
 import sys
@@ -35,7 +35,7 @@ def by_name(cases: list[Any]) -> dict[str, Any]:
 
 GRADIENTS: dict[str, Case] = by_name(
     [
-        # activations, also of outputs
+        # activations, including those of outputs
         *(Case("mesh", 3, a, loss=LOSSES[k % 5], weighted=k % 2 == 0) for k, a in enumerate(ACTIVATIONS)),
         *(Case("sparse", 4, a, a, loss=LOSSES[(k + 2) % 5]) for k, a in enumerate(ACTIVATIONS)),
         # losses
@@ -53,7 +53,7 @@ GRADIENTS: dict[str, Case] = by_name(
         Case("dense", 2, "mixed", batch=130, weighted=True),
         *(Case("large", ticks, "mixed", loss="cross_entropy", batch=130) for ticks in (2, 3, 4)),
         *(Case("patches", ticks, batch=64) for ticks in (2, 3, 6)),
-        # acyclic graphs that settle
+        # acyclic graphs whose states become constant
         Case("linear", 1),
         Case("linear", 3, loss="cross_entropy"),
         Case("layers", 6, "relu"),
@@ -95,7 +95,7 @@ GRADIENTS: dict[str, Case] = by_name(
         Case("mesh-no-bias", 2, "gauss", state=True, sequence=6, ties="tied", batch=130),
     ]
 )
-#: Small ones are also run for their outputs, states, Jacobian and growth scores.
+#: Small cases are also recorded with outputs, states, Jacobian and growth scores.
 LARGE = ("wide-layers", "dense", "large", "patches", "many-classes")
 SMALL = {name: case for name, case in GRADIENTS.items() if case.graph not in LARGE and case.batch <= 5}
 JACOBIANS = {
@@ -170,7 +170,7 @@ STREAMS: dict[str, StreamCase] = by_name(
         StreamCase("sgd-scaled", "any", "sgd", ticks=3, activation="mixed", missing_targets=True, **SCALED),
         StreamCase("sgd-delay", "mesh", "sgd", delay=2, most_delay=4, n_streams=2),
         StreamCase("sgd-snap-1", "sparse", "sgd", ticks=3, influence="snap-1"),
-        # a recurrent network and its filter amplify rounding errors: 100 samples
+        # a recurrent network and its filter amplify rounding errors: 100 samples only
         *(StreamCase(f"ekf-{loss}", "mesh", "ekf", loss, samples=100) for loss in LOSSES),
         *(StreamCase(f"ekf-decoupled-{a}", "mesh", "ekf", a, samples=100, settings=DECOUPLED) for a in LOSSES),
         *(StreamCase(f"ekf-replays-{loss}", "layers", "ekf", loss, ticks=3, **STATIC) for loss in LOSSES),
@@ -211,7 +211,7 @@ PORTABLES: dict[str, StreamCase] = by_name(
 
 
 def gradient(case: Case, dtype: str, method: str = "adjoint") -> Values:
-    """Return loss and gradient, and the end state of a run that begins with a given state."""
+    """Return loss and gradient, and the end state of a run with a given initial state."""
     options = {"gradient": method} | case.weighting() | case.initial_state()
     found = case.mesh(dtype).gradient(case.inputs(), case.targets(), case.loss, return_state=case.state, **options)
     return dict(zip(("loss", "grad", "end"), map(np.asarray, found), strict=False))
@@ -237,7 +237,7 @@ def growth(case: Case, dtype: str, method: str = "adjoint") -> Values:
     t, rng = GRAPHS[case.graph], generator(case.name, "pairs")
     src, dst = integers(rng, t.n_neurons, 20), integers(rng, t.n_neurons, 20)
     free = t.n_neurons - t.n_clamped
-    dst[:15] = t.n_neurons - 1 - integers(rng, free, 15)  # most of them lead to a neuron that is not clamped
+    dst[:15] = t.n_neurons - 1 - integers(rng, free, 15)  # most of them end in an unclamped neuron
     src[:2], dst[:2] = 0, t.n_neurons - 1 - integers(rng, t.n_outputs, 2)  # two from an input to an output
     pairs = {"src": src, "dst": dst, "gradient": method}
     options = pairs | case.weighting() | case.initial_state()
@@ -245,7 +245,7 @@ def growth(case: Case, dtype: str, method: str = "adjoint") -> Values:
 
 
 def training(run: Training, dtype: str, method: str = "auto") -> Values:
-    """Return the loss of each epoch and the parameters at the end."""
+    """Return the loss of each epoch and the final parameters."""
     case, network = run.case, run.case.mesh(dtype)
     settings = run.settings | case.weighting() | {"gradient": method, "tol": 0.0, "random_state": 0}
     rows = list(train(network, case.inputs(), case.targets(), case.loss, **with_solver(settings)))
@@ -253,7 +253,7 @@ def training(run: Training, dtype: str, method: str = "auto") -> Values:
 
 
 def stream(case: StreamCase, dtype: str) -> Values:
-    """Return every tenth output and, at the end, the parameters, the states, the derivatives and the variance."""
+    """Return every tenth output and the final parameters, states, derivatives and variance."""
     network, (X, Y) = case.mesh(dtype), case.data()
     options = {"memory": case.memory, "method": case.influence, "n_streams": case.n_streams, "scale": case.scale}
     learner = network.stream(case.loss, case.learner, delay=case.most_delay, **options, **case.settings)
@@ -269,7 +269,7 @@ def stream(case: StreamCase, dtype: str) -> Values:
 
 
 def portable(case: StreamCase, dtype: str) -> Values:
-    """Return the bits of every output and, at the end, of the parameters, the states and the derivatives."""
+    """Return the bits of every output and of the final parameters, states and derivatives."""
     network, (X, Y) = case.mesh(dtype), case.data()
     options = {"memory": case.memory, "scale": case.scale}
     learner = network.stream(case.loss, case.learner, portable=True, **options, **case.settings)
@@ -283,7 +283,7 @@ def portable(case: StreamCase, dtype: str) -> Values:
 
 
 def summary(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Return all values, or of a long array the first ones, the largest, the root mean square and projections."""
+    """Return all values; of a long array the first ones, the largest, the root mean square and projections."""
     if values.dtype == np.uint32:
         return values
     flat = np.asarray(values, np.float64).ravel()
@@ -309,7 +309,7 @@ def case_ids(kind: str) -> list[tuple[str, str]]:
 
 
 def values_of(kind: str, name: str, dtype: str, *options: str) -> Values:
-    """Compute what is recorded of a case."""
+    """Compute the recorded values of a case."""
     cases, compute = KINDS[kind]
     return {key: summary(value, dtype) for key, value in compute(cases[name], dtype, *options).items()}
 
@@ -326,7 +326,7 @@ def record() -> Values:
 
 
 def save(path: Path, values: Values) -> None:
-    """Write a record: the values of each dtype one after the other, and where each array begins."""
+    """Write a record: the values of each dtype in one array, and the offset of each part."""
     stored: Values = {}
     for dtype in ("float64", "float32", "uint32"):
         names = [name for name, value in values.items() if value.dtype == dtype]

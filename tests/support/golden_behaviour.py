@@ -1,9 +1,9 @@
-"""The cases of the golden record of behaviour, and the values that are recorded for each of them.
+"""The cases of the golden record of behaviour and their recorded values.
 
-`files/golden_behaviour.npz` holds what estimators and streams predict and what exported nets give, as in `golden.py`;
-`files/golden_behaviour.json` what estimators have chosen and what commands print. Write them again only after a
-deliberate change of behaviour: `python tests/support/golden_behaviour.py --write`. All names of parameters and
-options are in the tables at the top: a rename changes one line there, and no record.
+`files/golden_behaviour.npz` contains the predictions of estimators and streams and the outputs of exported nets, as in
+`golden.py`; `files/golden_behaviour.json` the choices of estimators and the output of commands. Write them again only
+after a deliberate change of behaviour: `python tests/support/golden_behaviour.py --write`. All names of parameters and
+options are in the tables at the top: renaming one changes one line here, and no record.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ MEAN, RAW = ADAM | {"readout": "mean"}, ADAM | {"standardize": False, "ticks": 4
 RESTARTS = ADAM | {"n_restarts": 3, "tol": 0.0, "solver": training.Adam(schedule="constant")}
 ALL, HUBER = LM | {"readout": "all"}, LM | {"loss": "huber", "activation": "sin"}
 CASCADE = LM | {"mesh": Topology.cascade(3, 4, 1), "ticks": 6, "hidden": "auto"}
-#: Of each table: class of the estimator, and arguments of the constructor by the names of cases.
+#: Per table: class of the estimator, and arguments of the constructor by name of the case.
 TABLES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "classes": (CLASSIFIER, {"default": FEW, "adam": ADAM, "sgd": SGD, "lm": LM, "early": EARLY, "layers": LAYERS,
                              "balanced": BALANCED, "raw": RAW, "restarts": RESTARTS}),
@@ -75,7 +75,7 @@ ONLINE_HUBER = {"hidden": 6, "loss": "huber", "topology": "columns", "activation
 DECOUPLED = {"hidden": 6, "settings": {"covariance": "decoupled", "replays": 2}}
 SEASON = {"season": 12, "lags": 6, "hidden": 3, "horizon": 6}
 CARRY, NONE, PORTABLE = {"memory": "carry"}, {"memory": "none"}, {"portable": True}
-#: Online models: class, and arguments of the constructor by the names of cases.
+#: Online models: class, and arguments of the constructor by name of the case.
 ONLINE: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "classes": (STREAM_CLASSIFIER, {"default": {}, "sgd": SGD_MESH, "adam": ONLINE_ADAM, "carry": ONLINE_ADAM | CARRY}),
     "numbers": (STREAM_REGRESSOR, {"default": {}, "sgd": SGD_MESH, "adam": ONLINE_ADAM, "huber": ONLINE_HUBER,
@@ -83,7 +83,7 @@ ONLINE: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "series": (FORECASTER, {"default": {}, "season": SEASON}),
 }  # fmt: skip
 STREAMS = {f"{name}-{case}": (kind, given) for name, (kind, cases) in ONLINE.items() for case, given in cases.items()}
-#: Case of a stream of a net: dtype, arguments of `Mesh.stream`. Portable streams have the same bits everywhere.
+#: Stream of a net by case: dtype, arguments of `Mesh.stream`. Portable streams have the same bits on all machines.
 NET_STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "float32-adam": ("float32", {"learner": "adam"} | CARRY), "float32-sgd": ("float32", {"learner": "sgd"} | NONE),
     "float64-filter": ("float64", {"learner": "ekf"} | NONE),
@@ -93,7 +93,7 @@ NET_STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 QUICK = "--hidden 4 --max-epochs 4 --l2 0.01 --json"
-#: Commands, one after the other in one folder; what they print, or the file that is named behind `>`.
+#: Commands that run one after the other in one folder; recorded is the output, or the file named after `>`.
 COMMANDS = {
     "fit": f"fit flowers.csv --target kind --out flowers.mesh {QUICK}",
     "fit-auto": "fit flowers.csv --target kind --max-epochs 3 --json",
@@ -130,14 +130,14 @@ COMMANDS = {
 NETS = [f"net{k:03}" for k in range(200)]
 INTEGER_NETS = {name: ("int8", "int16")[k % 2] for k, name in enumerate(NETS[:64:4])}
 SLOW = ("reproduce",)
-#: Keys of JSON whose numbers depend on the machine, on versions or on rounding: only their type is recorded.
+#: Keys of JSON whose numbers depend on the machine, on versions or on rounding: only the type is recorded.
 MASKED = {"seconds", "training_seconds", "rows_per_second", "milliseconds", "bytes", "written_with", "versions", "mean",
           "half_width", "worst", "work"}  # fmt: skip
 
 
 @cache
 def table(name: str) -> tuple[Any, Any, dict[str, Any]]:
-    """Return samples, answers and more arguments of `fit`."""
+    """Return samples, targets and further arguments of `fit`."""
     rng = generator("table", name)
     n, d = (20, 60) if "wide" in name else (120, 30) if "sparse" in name else (150, 3)
     X: Any = uniform(rng, n, d)
@@ -163,7 +163,7 @@ def table(name: str) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def estimator(name: str, **changed: Any) -> tuple[Values, dict[str, Any]]:
-    """Fit an estimator, and return what it predicts for some rows and what it has chosen."""
+    """Fit an estimator; return its predictions for some rows and its choices."""
     kind, data, arguments = ESTIMATORS[name]
     X, y, more = table(data)
     model = getattr(meshnn, kind)(**SEED, **(arguments | changed)).fit(X, y, **more)
@@ -177,14 +177,14 @@ def estimator(name: str, **changed: Any) -> tuple[Values, dict[str, Any]]:
         facts |= {"classes": model.classes_, "the likeliest are predicted": np.array_equal(predicted, likely)}
     else:
         values["predictions"] = np.concatenate([np.ravel(each) for each in predicted])
-    dtype = np.float64 if facts["solver"] == "lm" else np.float32  # in which it was trained
+    dtype = np.float64 if facts["solver"] == "lm" else np.float32  # the dtype of training
     values = {key: value.astype(dtype) for key, value in values.items()}
     return values, json.loads(json.dumps(facts, default=lambda each: np.asarray(each).tolist()))
 
 
 @cache
 def rows() -> tuple[list[dict[str, float]], list[str], list[float]]:
-    """Return samples of a stream, with gaps and a feature and a class that come late; classes; values."""
+    """Return samples of a stream with missing values, a late feature and a late class; classes; values."""
     rng = generator("rows")
     A, gap = uniform(rng, 1000, 3), rng.random((1000, 3)) < 0.05
     X = [{"abc"[k]: float(A[i, k]) for k in range(3) if k == 0 or not (gap[i, k] or i < 100 * k)} for i in range(1000)]
@@ -194,7 +194,7 @@ def rows() -> tuple[list[dict[str, float]], list[str], list[float]]:
 
 
 def stream(name: str) -> Values:
-    """Return what an online model predicts now and then while it learns 1000 rows."""
+    """Return predictions of an online model at intervals while it learns 1000 rows."""
     kind, arguments = STREAMS[name]
     model = getattr(meshnn, kind)(**SEED, **arguments)
     (X, classes, values), found = rows(), []
@@ -212,7 +212,7 @@ def stream(name: str) -> Values:
 
 
 def net_stream(name: str, path: Path | None = None) -> Values:
-    """Return outputs of a net that learns 1000 rows; outputs of its C learner if there is a path."""
+    """Return outputs of a net that learns 1000 rows; outputs of its C learner if a path is given."""
     (dtype, arguments), rng, t = NET_STREAMS[name], generator("net stream"), Topology.mesh(3, 5, 1)
     X = uniform(rng, 1000, 3).astype(np.float32)
     Y = X[:, :1] - X[:, 1:2] * X[:, 2:]
@@ -226,7 +226,7 @@ def net_stream(name: str, path: Path | None = None) -> Values:
 
 @cache
 def net(name: str) -> tuple[Mesh, np.ndarray]:
-    """Draw a net and its inputs: layers, or any graph with cycles, skips, dead edges and neurons nothing reaches."""
+    """Draw a net and its inputs: layers, or any graph with cycles, skips, dead edges and unreachable neurons."""
     rng, kind = generator(name), NETS.index(name) % 3
     while True:
         sizes, bias = [int(1 + k) for k in integers(rng, 6, 3) * [0.8, 1.4, 0.5]], bool(rng.random() < 0.5)
@@ -245,7 +245,7 @@ def net(name: str) -> tuple[Mesh, np.ndarray]:
 
 
 def by_mesh(name: str) -> Values:
-    """Return the outputs of a net, which are those of C and ONNX too."""
+    """Return the outputs of a net, which C and ONNX reproduce."""
     return {"outputs": np.asarray(net(name)[0].forward(net(name)[1]), np.float32).ravel()}
 
 
@@ -260,7 +260,7 @@ def by_onnx(name: str) -> np.ndarray:
 
 
 def by_c(names: list[str], folder: Path) -> dict[str, np.ndarray]:
-    """Return the outputs of several nets, compiled at once."""
+    """Return the outputs of several nets that are compiled together."""
     text, found = "", {}
     for k, (name, mesh) in enumerate((name, net(name)[0]) for name in names):
         mesh.to_c(folder / f"{name}.h", name=name, optimize=("size", "speed")[k % 2])
@@ -279,7 +279,7 @@ def by_c(names: list[str], folder: Path) -> dict[str, np.ndarray]:
 
 
 def integer(name: str, compiled: bool = False) -> Values:
-    """Return the outputs of a net in whole numbers, times their scale, by Python or by C."""
+    """Return the outputs of an integer net, times their scale, by Python or by C."""
     (mesh, X), dtype, samples = net(name), INTEGER_NETS[name], uniform(generator(name, "X"), 50, 9)
     with tempfile.TemporaryDirectory() as folder:
         made = mesh.to_c(path := Path(folder) / "net.h", dtype=dtype, X=samples[:, : X.shape[1]], tune=False).net
@@ -289,7 +289,7 @@ def integer(name: str, compiled: bool = False) -> Values:
 
 
 def write_tables() -> None:
-    """Write the tables that commands read, here."""
+    """Write the tables that commands read into the current folder."""
     (X, words, _), rng = table("classes"), generator("flowers")
     frame = pd.DataFrame({"length": X[:, 0], "width": X[:, 1], "depth": X[:, 2]}).round(4)
     frame["colour"] = np.array(["red", "blue", "white"])[integers(rng, 3, 150)]
@@ -304,9 +304,9 @@ def write_tables() -> None:
 
 
 def commands(names: list[str]) -> Iterator[tuple[str, Any]]:
-    """Run commands in a new folder, and yield what each prints, masked."""
+    """Run commands in a new folder, and yield the masked output of each."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), mock.patch.dict(os.environ):
-        os.environ["XDG_CACHE_HOME"] = folder  # prices of this machine would change what is chosen
+        os.environ["XDG_CACHE_HOME"] = folder  # measured costs of this machine would change choices
         write_tables()
         for name in names:
             if name == "import" and Path("learner.h").exists():
@@ -318,7 +318,7 @@ def commands(names: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def masked(value: Any, key: str = "") -> Any:
-    """Return JSON without what depends on the machine or on wording: some keys, sentences, fractions in texts."""
+    """Return JSON without values that depend on the machine or on wording: some keys, sentences, fractions in text."""
     if isinstance(value, dict):
         return {each: masked(inner, key if key in MASKED else each) for each, inner in value.items()}
     if key in MASKED:
@@ -337,7 +337,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 
 def write(only: list[str]) -> None:
-    """Write the records of all cases, or of those that are named ("estimator/outputs-default", "command/fit")."""
+    """Write the records of all cases, or of the given ones ("estimator/outputs-default", "command/fit")."""
     kept = FILE.with_suffix(".json")
     cases = [
         (kind, name) for kind, (names, _) in KINDS.items() for name in names if not only or f"{kind}/{name}" in only

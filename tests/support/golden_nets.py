@@ -1,8 +1,8 @@
 """The nets, data and random numbers of the golden record; see `golden`.
 
-Every random number comes from `Generator.random` with a seed made from the name of its case, and is changed by
-correctly rounded operations only: the cases are the same to the last bit on every machine and with every NumPy, and a
-new case does not change the others.
+Random numbers come from `Generator.random`, seeded by the name of the case, and are transformed by correctly rounded
+operations only. So all cases are bit-identical on every machine and with every NumPy, and a new case does not change
+the others.
 """
 
 from collections.abc import Callable
@@ -21,17 +21,17 @@ SMOOTH = ("tanh", "sin", "softplus", "gauss", "elu", "sigmoid")
 
 
 def generator(*names: object) -> np.random.Generator:
-    """Return the generator that belongs to a name."""
+    """Return the generator of a name."""
     return np.random.default_rng(crc32("/".join(map(str, names)).encode()))
 
 
 def uniform(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Draw numbers of mean 0 and variance about 1."""
+    """Draw numbers with mean 0 and variance of about 1."""
     return 3.5 * (rng.random(shape) - 0.5)
 
 
 def integers(rng: np.random.Generator, most: int, *shape: int) -> np.ndarray:
-    """Draw whole numbers from 0 to `most - 1`."""
+    """Draw integers from 0 to `most - 1`."""
     return (rng.random(shape) * most).astype(np.int64)
 
 
@@ -41,14 +41,14 @@ def integers(rng: np.random.Generator, most: int, *shape: int) -> np.ndarray:
 def select_pairs(
     inputs: int, hidden: int, outputs: int, accept: Callable[[int, int], bool], bias: bool = True
 ) -> Topology:
-    """Take the pairs that a function accepts, and one edge from an input to each output."""
+    """Return the pairs that a function accepts, and one edge from an input to each output."""
     n, first = inputs + bias + hidden + outputs, inputs + bias + hidden
     pairs = [(i, j) for i in range(n) for j in range(n) if accept(i, j)]
     return Topology(inputs, hidden, outputs, sorted({*pairs, *((o % inputs, o) for o in range(first, n))}), bias=bias)
 
 
 def mesh(inputs: int, hidden: int, outputs: int, density: float = 1.0, bias: bool = True) -> Topology:
-    """Let every neuron behind the inputs read all neurons, itself included, or a random part of them."""
+    """Connect every neuron behind the inputs with all neurons, itself included, or with a random part of them."""
     rng, first = generator("mesh", inputs, hidden, outputs, density), inputs + bias
     taken = rng.random((first + hidden + outputs,) * 2) < density
     return select_pairs(
@@ -63,7 +63,7 @@ def random_pairs(inputs: int, hidden: int, outputs: int, density: float) -> Topo
 
 
 def patches() -> Topology:
-    """Join a dense part, a band, sparse rows and dense outputs: some rows fit into tiles and some do not."""
+    """Combine a dense part, a band, sparse rows and dense outputs, of which some fit into tiles."""
     taken = generator("patches").random((55, 55)) < 0.06
 
     def accept(i: int, j: int) -> bool:
@@ -79,7 +79,7 @@ def patches() -> Topology:
 
 
 def columns(inputs: int, hidden: int, outputs: int) -> Topology:
-    """Make hidden neurons whose only cycles are self-loops."""
+    """Return hidden neurons whose only cycles are self-loops."""
     first, last = inputs + 1, inputs + 1 + hidden
     return select_pairs(inputs, hidden, outputs, lambda i, j: (j >= first > i) or i == j >= first or j >= last > i)
 
@@ -107,11 +107,11 @@ GRAPHS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A network with data. Fields that differ from their default make the name."""
+    """A network with data. The fields that differ from their default form the name."""
 
     graph: str
     ticks: int
-    activation: str = "tanh"  # or "mixed": another one for each hidden neuron
+    activation: str = "tanh"  # or "mixed": a different one per hidden neuron
     output: str = "identity"
     loss: str = "squared_error"
     batch: int = 5
@@ -119,9 +119,9 @@ class Case:
     ties: str = ""  # "tied", "fixed" or "tied+fixed"
     sequence: int = 0  # number of ticks of the input sequence; 0 holds the inputs
     loss_ticks: str = ""  # "all", "mask", or "short" for sequences that end early
-    per_tick: bool = False  # whether there is a target for each tick
+    per_tick: bool = False  # whether there is a target per tick
     readout: str = ""  # "end", "mean" or "any"
-    state: bool = False  # whether the run begins with given states
+    state: bool = False  # whether the initial states are given
 
     @property
     def name(self) -> str:
@@ -137,15 +137,15 @@ class Case:
         """Build the network with its weights."""
         return new_mesh(self.name, self.graph, self.ticks, self.activation, self.output, self.ties, dtype)
 
-    dtypes = DTYPES  # that are recorded
+    dtypes = DTYPES  # the recorded dtypes
 
     @property
     def length(self) -> int:
-        """Return the number of ticks that are run."""
+        """Return the number of ticks of the run."""
         return self.sequence or self.ticks
 
     def inputs(self) -> np.ndarray:
-        """Return inputs that are held, or a sequence."""
+        """Return constant inputs or a sequence."""
         shape = (self.sequence,) if self.sequence else ()
         X = uniform(generator(self.name, "X"), *shape, self.batch, GRAPHS[self.graph].n_inputs)
         if self.loss_ticks == "short":
@@ -153,7 +153,7 @@ class Case:
         return X
 
     def targets(self) -> np.ndarray:
-        """Return labels or values, for every tick if the case asks for it; NaN where a sequence has ended."""
+        """Return labels or values, optionally per tick; NaN after the end of a sequence."""
         shape = (self.length, self.batch) if self.per_tick else (self.batch,)
         y = targets_for(self.loss, generator(self.name, "y"), shape, GRAPHS[self.graph].n_outputs)
         if self.per_tick and self.loss_ticks == "short":
@@ -193,7 +193,7 @@ class Case:
 
 
 def new_mesh(name: str, graph: str, ticks: int, activation: str, output: str, ties: str, dtype: str) -> Mesh:
-    """Build a network with weights of variance about 1 / fan-in; every third edge is tied or fixed if asked for."""
+    """Build a network with weights of variance about 1 / fan-in; optionally every third edge is tied or fixed."""
     t, rng = GRAPHS[graph], generator(name, "weights")
     names = [SMOOTH[k % len(SMOOTH)] for k in range(t.n_hidden)] if activation == "mixed" else activation
     fan_in = np.maximum(np.bincount(t.dst, minlength=t.n_neurons), 1)[t.dst]
@@ -213,7 +213,7 @@ def new_mesh(name: str, graph: str, ticks: int, activation: str, output: str, ti
 
 
 def targets_for(loss: str, rng: np.random.Generator, shape: tuple[int, ...], n_outputs: int) -> np.ndarray:
-    """Draw labels, 0 or 1, counts, or values of which some are beyond the width of the Huber loss."""
+    """Draw labels, 0 or 1, counts, or values, some of which are beyond the width of the Huber loss."""
     if loss == "cross_entropy":
         return integers(rng, n_outputs, *shape)
     if loss == "binary_cross_entropy":
@@ -249,7 +249,7 @@ class StreamCase:
     influence: str = "exact"
     scale: bool = False
     delay: int = 0  # of the targets, in samples
-    most_delay: int = 0  # that the stream allows
+    most_delay: int = 0  # maximum delay of the stream
     missing_targets: bool = False
     missing_inputs: bool = False
     ties: str = ""

@@ -1,4 +1,4 @@
-"""Layers of PyTorch on graphs of all kinds, with their gradients."""
+"""PyTorch layers on graphs of all kinds, with their gradients."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""The model in plain loops over Python floats: the oracle. It imports nothing of meshnn and nothing else but math.
+"""The oracle: the model in plain loops over Python floats. It only imports math.
 
 A net is `(n, n_clamped, n_outputs, A)` with A a list of lists; `phi` is one name per neuron.
 """
@@ -7,7 +7,7 @@ import math
 
 
 def activate(name, t):
-    """phi(t) and phi'(t)."""
+    """Return phi(t) and phi'(t)."""
     if name == "identity":
         return t, 1.0
     if name == "relu":
@@ -34,17 +34,17 @@ def activate(name, t):
 
 
 def run(A, n_clamped, n_outputs, phi, inputs):
-    """States after every tick and the derivatives dy[o]/dA[i][j] after the last, for one sample.
+    """Return states after every tick and the derivatives dy[o]/dA[i][j] after the last one, for one sample.
 
-    `inputs` has one row of clamped values a tick, the bias included. The derivative is the paper's recursion, entry
-    by entry, with the derivatives of clamped neurons set to zero.
+    `inputs` has one row of clamped values per tick, including the bias. The derivative is the paper's recursion per
+    entry, with the derivatives of clamped neurons set to zero.
     """
     states, jacobians = run_in_time(A, n_clamped, n_outputs, phi, inputs, [0.0] * len(A))
     return states, jacobians[-1]
 
 
 def run_in_time(A, n_clamped, n_outputs, phi, inputs, begin):
-    """The same with the derivatives after every tick, from given states on."""
+    """Return states and derivatives after every tick, from given initial states."""
     n = len(A)
     s = list(begin)
     states, jacobians, first = [], [], n - n_outputs
@@ -74,7 +74,7 @@ def run_in_time(A, n_clamped, n_outputs, phi, inputs, begin):
 
 
 def loss_and_slope(loss, y, target):
-    """Loss of one sample and its derivative by each output."""
+    """Return the loss of one sample and its derivative with respect to each output."""
     if loss == "squared_error":
         return sum(0.5 * (a - b) ** 2 for a, b in zip(y, target, strict=True)), [
             a - b for a, b in zip(y, target, strict=True)
@@ -105,17 +105,16 @@ def loss_and_slope(loss, y, target):
     return top + math.log(total) - y[target], slope
 
 
-def gradient(A, n_clamped, n_outputs, phi, batch, targets, loss, looks, begin):
-    """Weighted mean loss and dE/dA (n, n) over all looks.
+def gradient(A, n_clamped, n_outputs, phi, batch, targets, loss, masks, begin):
+    """Return the weighted mean loss and dE/dA (n, n) over all samples and ticks.
 
-    `looks[b][k]` is the weight of a look at sample b after tick k, `targets[b][k]` its target, `begin[b]` the states
-    before the first tick.
+    `masks[b][k]` is the weight of sample b after tick k, `targets[b][k]` its target, `begin[b]` the initial states.
     """
     n = len(A)
-    total_weight = sum(map(sum, looks))
+    total_weight = sum(map(sum, masks))
     value = 0.0
     grad = [[0.0] * n for _ in range(n)]
-    for inputs, wanted, weights, state in zip(batch, targets, looks, begin, strict=True):
+    for inputs, wanted, weights, state in zip(batch, targets, masks, begin, strict=True):
         states, jacobians = run_in_time(A, n_clamped, n_outputs, phi, inputs, state)
         for k, weight in enumerate(weights):
             if weight == 0.0:

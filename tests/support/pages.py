@@ -1,4 +1,4 @@
-"""A session of `meshnn play` with what a page would know of it."""
+"""A session of `meshnn play` together with the state of its page."""
 
 import json
 import struct
@@ -7,12 +7,12 @@ import numpy as np
 
 from meshnn.play.session import PlaySession
 
-#: Two kinds that a line separates.
+#: Two linearly separable classes.
 SEPARABLE = "a,b,kind\n" + "".join(f"{k % 17 - 8},{k % 5},{'left' if k % 17 < 8 else 'right'}\n" for k in range(170))
 
 
 def unpacked(message):
-    """The head and the arrays of a message."""
+    """Return the header and the arrays of a message."""
     (length,) = struct.unpack_from("<I", message)
     head, at, arrays = json.loads(message[4 : 4 + length]), 4 + length, {}
     for name, kind, count in head.pop("arrays"):
@@ -26,7 +26,7 @@ def read(message):
 
 
 class Page:
-    """A session, and what a page would know of it."""
+    """A session, and the state that its page would have."""
 
     def __init__(self, *given):
         self.session = PlaySession(*given)
@@ -57,7 +57,7 @@ class Page:
         return self.net.sketch().edges
 
     def learn(self, steps):
-        """Train for some epochs or samples."""
+        """Train for a number of epochs or samples."""
         for _ in range(steps):
             self.net.result = self.net.learner.advance(1)
 

@@ -1,7 +1,7 @@
-"""Run the blocks of a page and compare their output with it: `python tests/support/pages_run.py PAGE ...`.
+"""Run the code blocks of a page and compare their output: `python tests/support/pages_run.py PAGE ...`.
 
-Blocks of `python` share one namespace, blocks of `bash` run in a shell with the `meshnn` command; a `text` block
-directly below shows the output. Numbers are masked in the comparison, and a line `...` stands for any lines.
+`python` blocks share one namespace, `bash` blocks run in a shell with the `meshnn` command; a `text` block directly
+below shows the output. Numbers are masked in the comparison, and a line `...` stands for any lines.
 """
 
 import argparse
@@ -22,12 +22,12 @@ _NUMBER = re.compile(r"-?(?:\d[\d,_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 
 
 def masked(text: str) -> list[str]:
-    """Return the lines of an output without its numbers, trailing blanks and empty lines."""
+    """Return the lines of an output without numbers, trailing blanks and empty lines."""
     return [" ".join(_NUMBER.sub("#", line).split()) for line in text.strip().splitlines() if line.strip()]
 
 
 def agrees(shown: str, real: str) -> bool:
-    """Whether an output is the one that a page shows."""
+    """Return whether an output equals the one on the page."""
     pattern = "\n".join(r".*(?:\n.*)*" if line == "..." else re.escape(line) for line in masked(shown))
     return re.fullmatch(pattern, "\n".join(masked(real))) is not None
 
@@ -69,7 +69,7 @@ def _run_bash(code: str, place: str) -> str:
 
 
 def main() -> int:
-    """Run the pages named on the command line."""
+    """Run the pages that are given on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="+", type=Path)
     parser.add_argument("--show", action="store_true", help="print the real output of every block")

@@ -1,4 +1,4 @@
-"""Results of experiments in files, and image files."""
+"""Read results of experiments from files, and write image files."""
 
 import json
 
@@ -10,7 +10,7 @@ def results_of(folder):
 
 
 def numbers_of(folder):
-    """By trial, without what differs from run to run."""
+    """Return the results by trial, without values that differ between runs."""
     return {
         record["key"]: {k: v for k, v in record["numbers"].items() if k != "seconds"}
         for record in results_of(folder)["trials"]
@@ -18,6 +18,6 @@ def numbers_of(folder):
 
 
 def idx(array):
-    """An IDX file of bytes."""
+    """Return an IDX file of bytes."""
     array = np.asarray(array, np.uint8)
     return bytes([0, 0, 8, array.ndim]) + b"".join(int(n).to_bytes(4, "big") for n in array.shape) + array.tobytes()

@@ -1,4 +1,4 @@
-"""Rows that are not in memory: tables, folders and blocks of them, and windows small enough for tests."""
+"""Rows outside of memory: tables, folders and blocks, and small windows for tests."""
 
 import os
 import threading
@@ -49,7 +49,7 @@ def same(a, b):
 
 @pytest.fixture
 def scratch(monkeypatch, tmp_path_factory):
-    """Windows of two pages; and nothing is left behind, whatever happened."""
+    """Use windows of two pages, and check that no thread and no open file remains."""
     folder = tmp_path_factory.mktemp("scratch")
     monkeypatch.setenv("MESHNN_SCRATCH", str(folder))
     monkeypatch.setattr(LIMITS, "window_bytes", 1)

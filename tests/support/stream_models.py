@@ -1,4 +1,4 @@
-"""Small nets, series and models of streams that tests share."""
+"""Small nets, series and stream models that several tests use."""
 
 import math
 
@@ -23,7 +23,7 @@ def samples(count, features="abc", seed=0):
 
 
 def label(x, classes=2):
-    """Of the direction that a sample lies in."""
+    """Return a class by the angle of the sample."""
     return int((math.atan2(x["b"], x["a"]) / math.pi + 1) / 2 * classes * 0.999)
 
 

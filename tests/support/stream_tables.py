@@ -1,4 +1,4 @@
-"""A table with all kinds of cells for `meshnn stream`, and the same predictions row by row in plain Python."""
+"""A table with all kinds of cells for `meshnn stream`, and the same predictions in plain Python."""
 
 import csv
 import gzip
@@ -18,7 +18,7 @@ OPTIONS = {"kind": ("-y", "kind", *COMMON, "--drop", "amount", "-n", "3", "--win
 
 
 def make_rows(count=300, seed=0):
-    """Numbers, texts and gaps; a level, a column's first value and a class that come late, targets that are missing."""
+    """Return numbers, text and missing values; a level, a class and the first value of a column appear late."""
     rng = np.random.default_rng(seed)
     rows = []
     for k in range(count):
@@ -52,7 +52,7 @@ def write(path, rows=ROWS, names=NAMES, separator=","):
 
 
 def by_hand(model, target, rows=ROWS, names=NAMES):
-    """Predictions before each target was seen, in plain Python: a dictionary a row."""
+    """Return the predictions before each target was learned, in plain Python with one dictionary per row."""
     others = [name for name in names if name not in ("t", "kind", "amount")]
     levels, found = {}, []
     for cells in rows:
@@ -95,7 +95,7 @@ def run(folder, *arguments):
 
 
 def reference(folder, *arguments):
-    """The file of predictions and the report of a run in one go."""
+    """Return the file of predictions and the report of an uninterrupted run."""
     folder.mkdir()
     write(folder / "t.csv")
     done = run(folder, folder / "t.csv", *arguments, "--json")

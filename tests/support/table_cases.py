@@ -1,4 +1,4 @@
-"""A small table, and the refusals of those that are wrong."""
+"""A small table, and checks of errors for invalid tables."""
 
 import pytest
 
@@ -13,7 +13,7 @@ HOUSES = {
 
 
 def refused(call, *words):
-    """Check that the call raises a DataError or FileError of one line that holds all the words; return it."""
+    """Check that the call raises a DataError or FileError of one line that contains all the words; return it."""
     with pytest.raises((DataError, FileError)) as caught:
         call()
     message = str(caught.value)

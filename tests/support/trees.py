@@ -1,10 +1,10 @@
-"""Trees of plain values and arrays (`to_tree`), compared bit by bit."""
+"""Compare trees of plain values and arrays (`to_tree`) bit by bit."""
 
 import numpy as np
 
 
 def bits(tree):
-    """The same as values that == compares: also NaN, also 0.0 and -0.0."""
+    """Return values that compare with == bit by bit: NaN equals NaN, 0.0 differs from -0.0."""
     if hasattr(tree, "to_tree"):
         return bits(tree.to_tree())
     if isinstance(tree, dict):

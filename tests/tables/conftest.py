@@ -1,4 +1,4 @@
-"""Files for the tests of tables."""
+"""Write files for the tests of tables."""
 
 import pytest
 

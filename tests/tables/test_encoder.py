@@ -1,4 +1,4 @@
-"""The encoder from columns to features, and the column to predict."""
+"""The encoder of columns as features, and the target column."""
 
 import datetime
 import json
@@ -32,7 +32,7 @@ def test_encoder_by_hand():
     np.testing.assert_array_equal(encoded.X, want)
     assert encoded.X.dtype == np.float64
     assert encoded.notes == []
-    new = pa.table({"extra": ["?"], "garden": [False], "city": ["Köln"], "rooms": [7.5]})  # found by name
+    new = pa.table({"extra": ["?"], "garden": [False], "city": ["Köln"], "rooms": [7.5]})  # matched by name
     np.testing.assert_array_equal(encoder.encode(new).X, [[7.5, 0, 1, 0, 0]])
     assert encoder.encode(new.slice(0, 0)).X.shape == (0, 5)
     refused(lambda: encoder.encode(new.select(["garden"])), "no column rooms, city")
@@ -88,11 +88,11 @@ def test_imputing_by_hand():
         "odd": [9.0, None, 1.0, 2.0, None],  # median of 1, 2, 9
         "even": [1, 10, None, 3, 2],  # median of 1, 2, 3, 10
         "city": ["b", "c", None, "c", "a"],
-        "tie": ["z", "y", "z", "y", None],  # the first in order
+        "tie": ["z", "y", "z", "y", None],  # the first in sorted order
         "flag": [True, None, True, False, True],
-        "draw": [True, None, True, False, False],  # as many of both: false
-        "full": [1, 2, 3, 4, 9],  # filled too, if it must be one day
-        "huge": [1.5e308, None, 1.5e308, 1.7e308, 1.7e308],  # their sum would be infinite
+        "draw": [True, None, True, False, False],  # equal counts: false
+        "full": [1, 2, 3, 4, 9],  # no missing values in training, but a fill value for later ones
+        "huge": [1.5e308, None, 1.5e308, 1.7e308, 1.7e308],  # the sum overflows
     }
     encoder = Encoder.learn(pa.table(columns), None, impute=True)
     fills = [2.0, 2.5, "c", "y", True, False, 3.0, 1.6e308]
@@ -111,7 +111,7 @@ def test_numbers_with_a_slip(save):
     assert "3 of its 4 values are numbers, but row 3 holds '?'" in encoder.notes["age"]
     many = read_table(save("n,age\n" + "".join(f"1,{k}\n" for k in range(150)) + "2,??\n")).table
     refused(lambda: Encoder.learn(many, "n"), "150 of its 151 values are numbers, but row 151 holds '??'")
-    for values in (["1", "2", "3"], ["1", "b", "c"]):  # all of them, or few: meant so
+    for values in (["1", "2", "3"], ["1", "b", "c"]):  # all values or few values are not numeric
         assert Encoder.learn(pa.table({"code": values, "x": [1, 2, 3]}), "x").notes == {}
 
 
@@ -253,14 +253,14 @@ DAMAGES = {
     "columns": ([], {}, None, "x", [None], [[]], [{}]),
     "left_out": ([], None, {"a": 1}, {"rooms": "x"}, {"\ud800": ""}),
     "more": (1,),
-    "columns 0 name": (None, 3, "", "city", "one", "\ud800", ["x"]),  # of numbers
+    "columns 0 name": (None, 3, "", "city", "one", "\ud800", ["x"]),  # invalid for a numeric column
     "columns 0 kind": (None, "text", 1, ["numeric"], "categorical"),
     "columns 0 categories": (["a", "b"], None, "ab", {}),
     "columns 0 fill": (None, 3, True, "3", float("nan"), 10**400, [1.0]),
-    "columns 1 kind": ("numeric",),  # of text
+    "columns 1 kind": ("numeric",),  # invalid for text
     "columns 1 categories": ([], ["Bonn"], ["Bonn", "Bonn", "Ulm"], ["Ulm", "Bonn"], ["Bonn", 3], ["Bonn", "\ud800"]),
     "columns 1 fill": (None, "Rome", 3.0, ["Bonn"]),
-    "columns 2 categories": (["false", "true"],),  # of booleans
+    "columns 2 categories": (["false", "true"],),  # invalid for booleans
     "columns 2 fill": (None, 0, "true"),
     "columns 2": tuple(DATE | change for change in (
         {"categories": ["age"]}, {"categories": []}, {"fill": "x"}, {"origin": "NaT"})),
@@ -282,11 +282,11 @@ def test_damaged_encoders_are_refused():
     for odd in (None, [], "x", 3, {}, {"columns": []}):
         refused(lambda odd=odd: Encoder.from_tree(odd), "is damaged")
     for text in (whole, bare, json.dumps({"impute": True, "columns": [DATE], "left_out": {}})):
-        Encoder.from_tree(json.loads(text))  # the changes are what is refused
+        Encoder.from_tree(json.loads(text))  # unchanged trees are valid
 
 
 def test_an_encoder_is_loaded_without_pyarrow():
-    """A stored encoder is read and described without it: `meshnn info` has no table to read."""
+    """Reading and describing a stored encoder works without pyarrow, as in `meshnn info`."""
     program = (
         "import sys, meshnn.tables.sources; from meshnn.tables.encoder import Column, Encoder; column = vars(Column("
         "'x', 'numeric')) | {'categories': []}; stored = dict(impute=False, columns=[column], left_out={}); "
@@ -306,9 +306,9 @@ def test_an_encoder_is_loaded_without_pyarrow():
         ([True, False], "classify", "b"),
         (pa.array([5, 7, 9]).dictionary_encode(), "classify", "i"),
         ([1.0, 2.0, 1.0, 2.0], "classify", "i"),
-        ([0, 1], "classify", "i"),  # two different ones are classes, however few rows
-        ([0, 1, 2], "regress", "f"),  # one row each
-        ([0, 1, 2, 0, 1, 2], "classify", "i"),  # two rows each
+        ([0, 1], "classify", "i"),  # two different integers are classes, for any number of rows
+        ([0, 1, 2], "regress", "f"),  # one row per value
+        ([0, 1, 2, 0, 1, 2], "classify", "i"),  # two rows per value
         (list(range(20)) * 2, "classify", "i"),
         (list(range(21)) * 10, "regress", "f"),
         ([0.0, 1.0, 2.5] * 10, "regress", "f"),
@@ -324,7 +324,7 @@ def test_the_task_of_a_target(values, task, kind):
 def test_a_task_that_is_named():
     for values, task, want in [
         ([0, 1, 2], "classify", [0, 1, 2]),
-        ([2**53, 2**53 + 1] * 2, "classify", [2**53, 2**53 + 1] * 2),  # as floats they would be one class
+        ([2**53, 2**53 + 1] * 2, "classify", [2**53, 2**53 + 1] * 2),  # as floats they would be equal
         ([True, False], "regress", [1.0, 0.0]),
     ]:
         target = target_column(pa.table({"y": values}), "y", task=task)

@@ -1,4 +1,4 @@
-"""Models in `.mesh` files: what goes in comes out, and what is not a model is refused."""
+"""Models in `.mesh` files are restored; files without a valid model are rejected."""
 
 import copy
 
@@ -56,7 +56,7 @@ def test_classifiers_round_trip(iris, labels, tmp_path):
     assert again.get_params() == model.get_params()
     for name in ("l2_", "n_iter_", "solver_", "best_restart_"):
         assert getattr(again, name) == getattr(model, name)
-    np.testing.assert_array_equal(again.fit(X, named).mesh_.weights, model.mesh_.weights)  # learns as the first one did
+    np.testing.assert_array_equal(again.fit(X, named).mesh_.weights, model.mesh_.weights)  # same training
 
 
 def test_regressors_and_what_cannot_be_written_down(iris, tmp_path):
@@ -120,12 +120,12 @@ def test_a_stream_goes_on_after_loading(iris, make, begun, tmp_path):
     assert (again.solver_, again.l2_, again.n_iter_) == (model.solver_, model.l2_, model.n_iter_)
 
 
-# -- files that lie, with the right checksum --------------------------------------------------------------------------
+# -- inconsistent files with a valid checksum -----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def files(iris, tmp_path_factory):
-    """The tree of one file of each kind; those of the classifier and the regressor hold a stream's memory."""
+    """Return the tree of one file of each kind; classifier and regressor include the memory of a stream."""
     folder, (X, y) = tmp_path_factory.mktemp("files"), iris
     options = {"hidden": 3, "max_epochs": 5, "random_state": 0, "solver": "adam"}
     classifier = MeshClassifier(**options, class_weight={"a": 2.0}).fit(X, np.array(["a", "b", "c"])[y])
@@ -137,7 +137,7 @@ def files(iris, tmp_path_factory):
 
 @pytest.fixture
 def lie(files, tmp_path):
-    """Change an entry of a file, or remove it, and check that `load` refuses the file in one short line."""
+    """Change or remove an entry of a file, and check that `load` raises an error of one short line."""
     path = tmp_path / "lie.mesh"
 
     def lie(keys, value=None, kind="classifier", remove=False):
@@ -254,7 +254,7 @@ def test_lies_that_depend_on_the_file(lie, files):
 
 
 def test_a_small_file_cannot_ask_for_much_memory(lie, files):
-    """Not even for time: sizes are compared with what is there before anything is made."""
+    """Sizes are compared with the data before anything is allocated."""
     import time
     import tracemalloc
 
@@ -265,7 +265,7 @@ def test_a_small_file_cannot_ask_for_much_memory(lie, files):
     for name, value in (("n_hidden", 50_000_000), ("n_inputs", 50_000_000), ("n_outputs", 3_000_000_000)):
         lie(["mesh", name], value)
         lie([name], value, kind="mesh")
-    model = from_tree("wide.mesh", tree)  # more than a label needs, which is no lie; it is just not given
+    model = from_tree("wide.mesh", tree)  # a valid dtype for labels, but not the stored one
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert time.perf_counter() - began < 5
@@ -312,7 +312,7 @@ def odd_arrays(draw):
 @examples(150, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_file_is_refused_or_works(kind, files, tmp_path_factory, data):
-    """Kernels trust lengths: whatever a file says, nothing but an error or a sound model may come of it."""
+    """Kernels trust lengths, so any edited file must raise an error or give a valid model."""
     tree = copy.deepcopy(files[kind])
     inside, chosen = tree, data.draw(st.sampled_from([place for place in places(tree) if place]))
     for key in chosen[:-1]:
@@ -337,5 +337,5 @@ def test_any_file_is_refused_or_works(kind, files, tmp_path_factory, data):
             model.partial_fit(X, found)
         model.save(path)
         meshnn.load(path)
-    except ValueError:  # MeshError is one; feature names that lie are scikit-learn's to refuse
+    except ValueError:  # includes MeshError, and scikit-learn's errors for invalid feature names
         pass

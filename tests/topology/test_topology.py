@@ -177,7 +177,7 @@ def test_a_wrong_dictionary_is_refused(change, value):
 
 
 def influences(t, ticks):
-    """By walking every path: the edges that lie, at some tick, between an input and an output read at the last."""
+    """Return the edges on any path from an input to an output at the last tick, by enumeration of the paths."""
     alive = set()
     live = [set(range(t.n_clamped))]
     for _ in range(ticks):

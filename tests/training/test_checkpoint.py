@@ -1,4 +1,4 @@
-"""Runs that are killed and go on: bit by bit as if nothing had happened."""
+"""Interrupted runs resume bit by bit."""
 
 import copy
 import os
@@ -37,8 +37,8 @@ def stop_at(epoch):
 
 
 @pytest.mark.parametrize("seed", [None, 5])
-def test_a_run_without_a_number_for_a_seed_goes_on(seed, tmp_path):
-    """The seed of an unseeded run is in the file, and a generator may have moved on."""
+def test_a_run_without_an_integer_seed_resumes(seed, tmp_path):
+    """The file stores the seed of an unseeded run, and a generator may have advanced."""
     X, y = spirals(100, random_state=0)
     path = tmp_path / "run.mesh"
     options = {"solver": "adam", "batch_size": 20, "max_epochs": 8, "tol": 0, "early_stopping": True}
@@ -51,8 +51,8 @@ def test_a_run_without_a_number_for_a_seed_goes_on(seed, tmp_path):
     same(model, MeshClassifier(4, random_state=whole, **options).fit(X, y))
 
 
-def test_a_run_that_a_callback_stopped_goes_on_and_says_so(tmp_path, capsys):
-    """Not as a finished one: the second fit ends where one that was never stopped ends."""
+def test_a_run_that_a_callback_stopped_resumes(tmp_path, capsys):
+    """It does not count as finished: the second fit ends like an uninterrupted one."""
     X, y = spirals(100, random_state=0)
     options = {"solver": "adam", "batch_size": 20, "max_epochs": 8, "tol": 0, "random_state": 0, "n_restarts": 2}
     path = tmp_path / "run.mesh"
@@ -71,7 +71,7 @@ def test_a_run_that_a_callback_stopped_goes_on_and_says_so(tmp_path, capsys):
     ("every", "saved"), [(0, [0, 1, 2, 3, 4, 5]), (2, [0, 1, 1, 3, 3, 5]), (4, [0, 1, 1, 1, 1, 5])]
 )
 def test_a_checkpoint_is_saved_as_often_as_asked(every, saved, tmp_path):
-    """By a clock on which every row takes one second; each row sees what the rows before it have left."""
+    """Each row takes one second on a simulated clock, and sees the result of the rows before it."""
     X, y = spirals(60, random_state=0)
     path, seconds, found = tmp_path / "run.mesh", [0], []
 
@@ -83,7 +83,7 @@ def test_a_checkpoint_is_saved_as_often_as_asked(every, saved, tmp_path):
     options = {"solver": "adam", "l2": 0.0, "max_epochs": 6, "tol": 0, "random_state": 0}
     model = MeshClassifier(3, callbacks=[checkpoint, look], **options).fit(X, y)
     assert found == saved
-    same(meshnn.load(path), model)  # the end is saved whatever the time
+    same(meshnn.load(path), model)  # the end is saved regardless of the interval
 
 
 def test_callbacks_are_functions_or_objects_with_hooks():
@@ -132,7 +132,7 @@ def test_another_runs_file_is_refused(tmp_path):
         with pytest.raises(FileError, match=rf"run\.mesh .*another {names};"):
             MeshClassifier(4, callbacks=Checkpoint(path), **same_run | options).fit(*data)
     assert path.read_bytes() == before
-    # what does not change the course of training is not asked for
+    # parameters that do not affect training may differ
     MeshClassifier(4, max_epochs=np.int64(3), n_jobs=2, callbacks=Checkpoint(path, 5), verbose=0).fit(X, y)
     path.write_bytes(before[:-10])
     refused = {"model": model, "damaged": path, "directory": tmp_path, "exist": tmp_path / "no" / "run.mesh",
@@ -146,8 +146,8 @@ def test_another_runs_file_is_refused(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["adam", "lm"])
-def test_states_that_make_no_sense_are_refused(name):
-    """Whatever is put into a state: it is refused with an error that checkpoints know, or training goes on."""
+def test_invalid_states_are_rejected(name):
+    """An edited state raises a MeshError, or training continues."""
     X, y = spirals(60, random_state=0)
     settings = Settings(solver=name, batch_size=16, n_restarts=2, max_epochs=6, tol=0.0)
 
@@ -183,7 +183,7 @@ def test_states_that_make_no_sense_are_refused(name):
         wrong = (np.zeros(0), np.zeros(1), np.full(len(was), np.nan), was[None]) if isinstance(was, np.ndarray) else ()
         for value in (None, "x", -1, *wrong):
             inside[key[-1]] = value
-            goes_on(tree)  # a note or a number may be another one
+            goes_on(tree)  # changed notes and numbers may be valid
     assert refused > 80
     for _ in half.rows():
         pass
@@ -200,11 +200,11 @@ def places(value, path=()):
 @pytest.mark.parametrize("name", list(RUNS))
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_ctrl_c_in_the_middle_of_a_row(name, moment, tmp_path, monkeypatch):
-    """The weights have moved on, the count of epochs has not: what is saved is the state after the last whole row."""
+    """The weights have changed, but the count of epochs has not: the state after the last complete row is saved."""
     X, y = spirals(200, random_state=0)
     path = tmp_path / "run.mesh"
     options = RUNS[name] | {"max_epochs": 12, "n_restarts": 2}
-    monkeypatch.setattr("meshnn.training.trainer.search", lambda *args: None)  # steps that are counted, not trials
+    monkeypatch.setattr("meshnn.training.trainer.search", lambda *args: None)  # no search: rows are counted
     count = 0
 
     def interrupted(true):
@@ -239,7 +239,7 @@ def test_ctrl_c_in_the_middle_of_a_row(name, moment, tmp_path, monkeypatch):
 
 
 def refuse_writing(monkeypatch, path, when):
-    """Let the disk be full at some of the writings, counted from 1."""
+    """Make some writes fail with a full disk, counted from 1."""
     true, count = storage.write, 0
 
     def full(*arguments):
@@ -254,7 +254,7 @@ def refuse_writing(monkeypatch, path, when):
 
 @pytest.mark.parametrize("last", [8, 99])
 def test_a_full_disk_does_not_end_training(last, tmp_path, monkeypatch):
-    """Whether there is space again or not: the first time is a warning, and so is the end."""
+    """The first failure raises a warning, and so does a failure at the end of training."""
     X, y = spirals(200, random_state=0)
     path = tmp_path / "run.mesh"
     options = {"max_epochs": 12, "tol": 0, "random_state": 0, "solver": "lm"}
@@ -264,7 +264,7 @@ def test_a_full_disk_does_not_end_training(last, tmp_path, monkeypatch):
         refuse_writing(patch, path, lambda count: 6 <= count <= last)
         with pytest.warns(CheckpointWarning) as caught:
             model.fit(X, y)
-    assert len(caught) == (1 if last == 8 else 2)  # not once for each
+    assert len(caught) == (1 if last == 8 else 2)  # not one warning per failure
     assert "no space left on the disk" in str(caught[0].message)
     assert len(meshnn.load(path).history_) == (12 if last == 8 else 5)
     same(model, whole)
@@ -272,7 +272,7 @@ def test_a_full_disk_does_not_end_training(last, tmp_path, monkeypatch):
     other = tmp_path / "other.mesh"
     with monkeypatch.context() as patch:
         refuse_writing(patch, other, lambda count: True)
-        with pytest.raises(FileError, match="no space left"):  # nothing is lost yet
+        with pytest.raises(FileError, match="no space left"):  # the state is kept
             MeshClassifier(5, ticks=3, callbacks=Checkpoint(other), **options).fit(X, y)
 
 
@@ -299,7 +299,7 @@ def test_an_interruption_says_what_it_means(saved, tmp_path):
     model = MeshClassifier(4, solver="lm", max_epochs=5, tol=0, callbacks=callbacks)
     with pytest.raises(KeyboardInterrupt) as caught:
         model.fit(X, y)
-    assert model.n_iter_ == 2  # it is fitted
+    assert model.n_iter_ == 2  # the model is fitted
     assert model.predict(X).shape == y.shape
     for message in (caught.value, pickle.loads(pickle.dumps(caught.value))):
         assert isinstance(message, TrainingInterrupted)
@@ -317,7 +317,7 @@ def test_a_warm_start_that_was_interrupted_goes_on_too(tmp_path):
         cut.fit(X, y)
     cut.set_params(callbacks=Checkpoint(path)).fit(X, y)
     same(cut, whole.fit(X, y))
-    with pytest.raises(FileError, match="another weights"):  # a third round is another run
+    with pytest.raises(FileError, match="another weights"):  # a third round would be another run
         cut.fit(X, y)
 
 
@@ -344,7 +344,7 @@ def test_a_graph_drawn_at_random_must_be_drawn_again_alike(tmp_path):
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("finished", [True, False])
 def test_more_epochs_go_on_from_a_checkpoint(options, finished, tmp_path):
-    """A run of 8 epochs that is given 20 is that of 20, whether it had come to its end or not."""
+    """A run of 8 epochs that continues to 20 equals a run of 20, whether it was finished or interrupted."""
     X, y = spirals(100, random_state=0)
     path = tmp_path / "run.mesh"
     settings = options | {"tol": 0, "random_state": 0}
@@ -361,7 +361,7 @@ def test_more_epochs_go_on_from_a_checkpoint(options, finished, tmp_path):
     same(longer.fit(X, y), MeshClassifier(4, max_epochs=20, **settings).fit(X, y))
     assert seen[0].epoch == (9 if finished else 6)
     same(MeshClassifier(4, max_epochs=20, callbacks=Checkpoint(path), **settings).fit(X, y), longer)
-    again = MeshClassifier(4, max_epochs=22, callbacks=Checkpoint(path), **settings).fit(X, y)  # and longer still
+    again = MeshClassifier(4, max_epochs=22, callbacks=Checkpoint(path), **settings).fit(X, y)  # a further increase
     same(again, MeshClassifier(4, max_epochs=22, **settings).fit(X, y))
     with pytest.raises(FileError, match="another max_epochs"):
         short.fit(X, y)
@@ -375,5 +375,5 @@ def test_what_is_said_of_runs_that_get_longer(tmp_path):
     MeshClassifier(4, max_epochs=3, **options).fit(X, y)
     with pytest.warns(UserWarning, match=r"was 3 .* is 6 now"):
         model = MeshClassifier(4, max_epochs=6, **options).fit(X, y)
-    rates = [0.005 * (1 + np.cos(np.pi * (5 * epoch - 1) / 30)) for epoch in (4, 5, 6)]  # 5 steps an epoch
+    rates = [0.005 * (1 + np.cos(np.pi * (5 * epoch - 1) / 30)) for epoch in (4, 5, 6)]  # 5 steps per epoch
     np.testing.assert_allclose(model.history_["learning_rate"][3:], rates)

@@ -1,4 +1,4 @@
-"""Runs in processes of their own that are killed or end by a signal: bit by bit as if nothing had happened."""
+"""Runs in separate processes that are killed or end by a signal resume bit by bit."""
 
 import os
 import signal
@@ -28,13 +28,13 @@ options, checkpoint, out, wait_at = eval(sys.argv[1]), sys.argv[2], sys.argv[3],
 saver = Checkpoint(checkpoint, every=float(sys.argv[5]))
 X, y = spirals(200, random_state=0)
 
-def tell(row, mesh):
+def report(row, mesh):
     print(row.restart, row.epoch, flush=True)
     if (row.restart, row.epoch) == wait_at:
-        sys.stdin.readline()  # until it is told to go on, killed or interrupted
+        sys.stdin.readline()  # wait for input or a signal
     time.sleep(0.01)
 
-MeshClassifier(5, ticks=3, callbacks=[saver, tell], **options).fit(X, y).save(out)
+MeshClassifier(5, ticks=3, callbacks=[saver, report], **options).fit(X, y).save(out)
 """
 
 RUNS = {
@@ -45,7 +45,7 @@ RUNS = {
 
 
 def start(options, checkpoint, out, wait_at=None, seconds=0):
-    """A run in a process of its own, which says every row and goes no further than the row `wait_at` by itself."""
+    """Start a run in a separate process that prints every row and waits at the row `wait_at`."""
     command = [sys.executable, "-c", PROGRAM, repr(options), str(checkpoint), str(out), repr(wait_at), str(seconds)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
@@ -63,7 +63,7 @@ def end_of(options):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(RUNS))
 def test_a_run_killed_again_and_again_ends_with_the_same_bits(name, tmp_path):
-    """Killed at any moment, also while it writes; it cannot have ended, since it waits at its last row."""
+    """It is killed at random moments, also while it writes; it cannot end, because it waits at its last row."""
     rng = np.random.default_rng(len(name))
     checkpoint, out = tmp_path / "run.mesh", tmp_path / "end.mesh"
     for _ in range(3):
@@ -91,17 +91,17 @@ def test_two_runs_do_not_share_a_checkpoint(tmp_path):
         for name in (path, link):
             with pytest.raises(FileError, match=rf"in use by process {holder.pid}"):
                 MeshClassifier(5, ticks=3, callbacks=Checkpoint(name), **RUNS["lm"]).fit(X, y)
-        assert len(meshnn.load(path).history_) >= 1  # whoever only reads may
+        assert len(meshnn.load(path).history_) >= 1  # reading is allowed
         holder.kill()
         holder.wait()
-    assert (tmp_path / ".run.mesh.lock").exists()  # which is no obstacle
+    assert (tmp_path / ".run.mesh.lock").exists()  # a leftover lock file has no effect
     model = MeshClassifier(5, ticks=3, callbacks=Checkpoint(path), **RUNS["lm"]).fit(X, y)
     same(model, end_of(RUNS["lm"]))
 
 
 @pytest.mark.slow
 def test_sigterm_in_a_process(tmp_path):
-    """The checkpoint is that of the moment, though it is not due for long; then the process ends by the signal."""
+    """The checkpoint is written immediately, before it is due; then the process ends by the signal."""
     checkpoint, out = tmp_path / "run.mesh", tmp_path / "end.mesh"
     process = start(RUNS["lm"], checkpoint, out, wait_at=(0, 7), seconds=1e9)
     for line in process.stdout:

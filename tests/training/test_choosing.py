@@ -1,4 +1,4 @@
-"""Which edges of a changing graph go, which come, and which may be there."""
+"""Selection of edges that a changing graph removes, adds and allows."""
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_criteria():
         H = np.diag(p[n]) - np.outer(p[n], p[n])
         want += np.diag(J[n].T @ H @ J[n]) / len(X)
     np.testing.assert_allclose(importance("saliency", mesh, samples, rng), 0.5 * w**2 * want, atol=1e-12)
-    # to second order, that is what the loss changes by at a minimum
+    # at a minimum this is the change of the loss to second order
     y = mesh.forward(X)
     values = as_samples(mesh, X, y, "squared_error")
     saliency = importance("saliency", mesh, values, rng)
@@ -96,7 +96,7 @@ def test_criteria():
 
 
 def test_no_output_is_cut_off():
-    """Without a bias to hold on to, a way to every output stays."""
+    """A path to every output remains, also without a bias."""
     for seed in range(5):
         topology = Topology.mesh(2, 8, 3, bias=False, random_state=seed)
         mesh = Mesh(topology, ticks=3, activation="tanh", dtype="float64", random_state=seed)
@@ -123,7 +123,7 @@ def test_what_is_allowed_follows_from_the_graph():
 def test_a_mask_knows_the_first_neurons_and_leaves_new_ones_free():
     mask = np.random.default_rng(0).random((8, 8)) < 0.5  # inputs 0 and 1, bias 2, hidden 3 to 5, outputs 6 and 7
     now = Topology(2, 3, 2, [])
-    first = {0: 0, 1: 1, 3: 5, 5: 3, 6: 6, 7: 7}  # hidden neuron 4 is new, the others have changed places
+    first = {0: 0, 1: 1, 3: 5, 5: 3, 6: 6, 7: 7}  # hidden neuron 4 is new, the others are permuted
     absent = Allowed(Topology(2, 3, 2, []), mask).absent(now, np.array([2, 9, 0]))
     want = [(i, j) for j in range(3, 8) for i in (0, 1, *range(3, 8)) if 4 in (i, j) or mask[first[i], first[j]]]
     assert [tuple(pair) for pair in absent.tolist()] == want

@@ -1,4 +1,4 @@
-"""How sure predictions are and what features do, against formulas and finite differences."""
+"""Uncertainty of predictions and importance of features, against formulas and finite differences."""
 
 import json
 
@@ -20,7 +20,7 @@ def data(n=60, m=3, n_targets=1, seed=0):
 
 
 def bayes(X, y, weight, l2, new):
-    """Bayesian linear regression of standardised columns, flat in the intercept, penalty l2 on the mean loss."""
+    """Compute Bayesian linear regression of standardised X: penalty l2 on the mean loss, none on the intercept."""
     n = weight.sum()
     share = weight / n
     Z, Zn, t = X, new, y
@@ -76,8 +76,8 @@ def test_it_is_what_the_jacobian_and_the_penalties_say(options):
         np.testing.assert_allclose(rest, model.l2_, atol=1e-5)
 
 
-def test_a_neuron_that_never_fires_does_not_spoil_it():
-    """Its bias has no penalty, and no sample speaks of it: the matrix is singular."""
+def test_a_neuron_that_is_never_active():
+    """Its bias has no penalty and no effect on any sample, so the matrix is singular."""
     X, y = data()
     t = Topology.layered([3, 2, 1])
     weights = np.where((t.dst == 4) & (t.src == 3), -1e3, 0.1)
@@ -129,8 +129,8 @@ def test_models_without_a_standard_deviation_report_the_reason():
         stream.predict(X, return_std=True)
 
 
-def test_large_nets_have_that_of_their_last_layer(tmp_path):
-    """A linear regression on what the outputs read, worked by hand; beyond 1000 parameters."""
+def test_large_nets_use_their_last_layer(tmp_path):
+    """Beyond 1000 parameters: a linear regression on the inputs of the outputs, worked by hand."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     Y = np.stack([X[:, 0] * X[:, 1], X[:, 2]], axis=1) + 0.1 * rng.normal(size=(400, 2))
@@ -143,7 +143,7 @@ def test_large_nets_have_that_of_their_last_layer(tmp_path):
     errors = scaling.targets(Y) - mesh.forward(scaling.inputs(X))
     for k, output in enumerate(np.arange(t.n_neurons)[t.outputs]):
         Z = states[:, t.src[t.dst == output]]
-        penalty = np.where(t.src[t.dst == output] == t.n_inputs, 0.0, 0.01)  # none on the bias
+        penalty = np.where(t.src[t.dst == output] == t.n_inputs, 0.0, 0.01)  # no penalty on the bias
         M = Z.T @ Z / 400
         inverse = np.linalg.inv(M + np.diag(penalty))
         noise = (errors[:, k] ** 2).sum() / (400 - np.trace(inverse @ M))
@@ -183,8 +183,8 @@ def test_importances_of_a_linear_map_are_its_coefficients_times_spreads(standard
     np.testing.assert_allclose(model.feature_importances_, expected / expected.sum(), atol=1e-9)
 
 
-def test_what_all_classes_have_in_common_does_not_count():
-    """Outputs that all follow feature 0, and only their difference follows feature 1."""
+def test_effects_on_all_classes_are_ignored():
+    """Feature 0 affects all outputs equally, and feature 1 their difference."""
     X = np.random.default_rng(0).standard_normal((100, 2))
     mesh = Mesh(Topology.layered([2, 2]), weights=[5.0, 1.0, 0.0, 5.0, -1.0, 0.0], tied=[-1] * 6)
     model = MeshClassifier(mesh=mesh, standardize=False, solver="adam", max_epochs=1)

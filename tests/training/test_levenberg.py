@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt: its matrix against dense Jacobians and autograd, its steps against NumPy, its manners."""
+"""Levenberg-Marquardt: its matrix against dense Jacobians and autograd, its steps against NumPy, its limits."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def softmax(Y):
 
 
 def dense_model(mesh, X, y, loss, share):
-    """Gradient and Gauss-Newton matrix written out: the full Jacobian and the full Hessian of the loss."""
+    """Return gradient and Gauss-Newton matrix from the full Jacobian and the full Hessian of the loss."""
     J, Y = mesh.jacobian(X), mesh.forward(X)
     if loss == "cross_entropy":
         p = softmax(Y)
@@ -80,7 +80,7 @@ def test_many_samples_in_any_number_of_threads_give_the_same_bits():
 
 
 def by_hand(mesh, X, y, loss, l2, damping):
-    """One iteration of the algorithm of the module's docstring, on dense matrices: the loss and the next damping."""
+    """Run one iteration of the documented algorithm with dense matrices; return the loss and the next damping."""
     n = len(X)
     t = mesh.topology
     decay = l2 * (t.src != t.n_inputs)
@@ -115,9 +115,9 @@ def test_iterations_equal_those_by_hand(loss):
         assert row.learning_rate == pytest.approx(next_damping, rel=1e-5)
         np.testing.assert_allclose(mesh.weights, other.weights, rtol=1e-6, atol=1e-9)
         met.add(row.learning_rate < damping)
-        # every iteration from the same place: a difference in the last digit would grow from one to the next
+        # every iteration starts from the same weights, because differences in the last digit would grow
         damping, other.weights = row.learning_rate, mesh.weights
-    assert len(met) == 2  # the damping has fallen and has grown
+    assert len(met) == 2  # the damping decreased and increased
 
 
 @pytest.mark.parametrize("spoil", ["constant", "one sample", "dead", "zero", "huge"])
@@ -165,7 +165,7 @@ def test_auto_takes_lm_within_its_budget_and_says_why():
     assert choose_solver(Settings(), 100, samples + 1, 1).solver.name == "adam"
     assert choose_solver(Settings(), int(1.2e9 ** (1 / 3)) + 1, 1, 1).solver.name == "adam"  # the factorisation
     assert choose_solver(Settings(l1=0.1), 100, 700, 1).solver.name == "adam"
-    assert small.alternative.name == "adam"  # which is tried, as penalties are
+    assert small.alternative.name == "adam"  # a candidate of the search, like penalties
     assert choose_solver(Settings(l2=0.1), 100, 700, 1).alternative is None
     classes = choose_solver(Settings(), 100, 700, 1, noisy=True)
     assert (classes.solver.name, classes.alternative.name) == ("adam", "lm")
@@ -176,7 +176,7 @@ def test_auto_takes_lm_within_its_budget_and_says_why():
 @pytest.mark.parametrize("loss", ["cross_entropy", "squared_error"])
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e6])
 def test_penalties_of_a_given_matrix(loss, scale):
-    """The equations of the evidence written out, for a matrix and weights that are made up."""
+    """The equations of the evidence, evaluated for an arbitrary matrix and arbitrary weights."""
     rng = np.random.default_rng(1)
     mesh = Mesh(Topology.mesh(2, 4, 2), 3, "tanh", dtype="float64", random_state=0)
     t, live = mesh.topology, np.flatnonzero(~mesh.dead_edges())
@@ -238,7 +238,7 @@ def test_edges_that_stay_keep_their_penalty():
     assert new in pairs
     assert pairs[0] in of
     np.testing.assert_allclose(solver.penalties, [0 if a == 2 else of.get((a, b), mean) for a, b in pairs], rtol=1e-12)
-    assert solver.state()["damping"] == 1e-2  # steps are found anew
+    assert solver.state()["damping"] == 1e-2  # the damping is reset
     assert solver.error == pytest.approx(mesh.gradient(X, y)[0], rel=1e-12)
 
 
@@ -249,10 +249,10 @@ def test_penalties_stay_where_the_samples_say_nothing():
     n = len(live)
     now = np.full(n, 1e-3)
     for matrix, weights, penalised in [
-        (np.eye(n), np.zeros(n), np.ones(n)),  # no weights
+        (np.eye(n), np.zeros(n), np.ones(n)),  # all weights are 0
         (-np.eye(n), np.ones(n), np.ones(n)),  # no minimum
-        (np.eye(n), np.ones(n), np.zeros(n)),  # nothing to penalise
-        (np.zeros((n, n)), np.ones(n), np.ones(n)),  # nothing is determined
+        (np.eye(n), np.ones(n), np.zeros(n)),  # no penalised parameter
+        (np.zeros((n, n)), np.ones(n), np.ones(n)),  # no weight is determined
     ]:
         evidence = Evidence(mesh, samples, live, penalised)
         np.testing.assert_array_equal(evidence.penalties(matrix, weights, now, 1.0), now)
@@ -271,13 +271,11 @@ def evidence_of(n_samples, n_inputs=3):
 
 
 @pytest.mark.parametrize("what", ["straight", "bent"])
-def test_only_edges_that_could_learn_by_heart_are_bounded(what):
-    """Determined means: a curvature far above the penalty. All of one kind are, of the others nothing is known."""
+def test_only_edges_that_could_overfit_are_bounded(what):
+    """The curvature of one kind of edges is far above the penalty (determined), that of the others is 0."""
     evidence, straight = evidence_of(20)
     chosen = straight if what == "straight" else ~straight & (evidence.penalised > 0)
-    assert (
-        ~straight & (evidence.penalised > 0)
-    ).sum() > evidence.crowded * evidence.count  # more than the bound allows
+    assert (~straight & (evidence.penalised > 0)).sum() > evidence.crowded * evidence.count  # above the limit
     curvature = np.diag(np.where(chosen, 1e6, 1e-9))
     now = np.where(evidence.penalised > 0, 1e-3, 0.0)
     evidence.penalties(curvature, np.ones(len(now)), now, error=0.1)

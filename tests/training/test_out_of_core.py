@@ -1,4 +1,4 @@
-"""Fits on rows that are not in memory: files, folders, blocks."""
+"""Out-of-core fits: files, folders, blocks."""
 
 import subprocess
 import sys
@@ -137,7 +137,7 @@ def test_the_steps_of_a_window_are_those_in_memory(weighted, size, monkeypatch):
     mixed = np.random.default_rng([int(order[0]), 1, 0]).permutation(1024)[None]
     there = near.steps(meshes[1], "auto", size, 1)
     record = there.epochs(meshes[1].values, optimizers[1], mixed, rates)
-    close = np.testing.assert_allclose if weighted else np.testing.assert_array_equal  # sums of weights are rounded
+    close = np.testing.assert_allclose if weighted else np.testing.assert_array_equal  # rounding of weights
     close(meshes[0].values, meshes[1].values)
     close(found.sums, record[-1])
     assert (meshes[0].values != Mesh(meshes[0].topology, dtype="float64", random_state=0).values).any()
@@ -198,7 +198,7 @@ def test_lm_ends_where_it_ends_in_memory_if_there_is_one_place_to_end(kind, opti
         y = np.random.default_rng(3).poisson(np.exp(0.3 * np.clip(y, -3, 3)))
     if kind is MeshClassifier:
         y = np.digitize(y, [-2, 0.5])
-        options["l2"] = 0.0  # features are scaled without the weights of classes, so that a penalty would mean another
+        options["l2"] = 0.0  # class weights do not affect the scaling of features, so equal penalties would differ
     weight = np.random.default_rng(2).uniform(0.1, 2, 1300) if weighted else None
     given = (X, y, weight) if weighted else (X, y)
     far = kind(**LM | options).fit(blocks(300, *given))
@@ -210,8 +210,8 @@ def test_lm_ends_where_it_ends_in_memory_if_there_is_one_place_to_end(kind, opti
     np.testing.assert_allclose(far.feature_importances_, near.feature_importances_, rtol=1e-5)
 
 
-def test_penalties_are_tried_on_some_rows_as_if_they_were_all(monkeypatch):
-    """The weights of a subset of the rows are scaled to a sum of 1, as for all rows."""
+def test_penalties_on_a_subset_are_weighted_like_all_rows(monkeypatch):
+    """The weights of a subset of the rows are scaled to the sum 1, like those of all rows."""
     monkeypatch.setattr(search.LIMITS, "rows", 500)
     X, y = data(3000, np.float64)
     rows = RowStore(BlockSource(blocks(300, X, y)), False)
@@ -224,7 +224,7 @@ def test_penalties_are_tried_on_some_rows_as_if_they_were_all(monkeypatch):
 
 
 def test_float32_far_from_0_is_scaled_as_for_predictions():
-    """Far from 0, of tiny and of huge spread, and constants."""
+    """Features far from 0, with tiny and huge spread, and constants."""
     rng = np.random.default_rng(0)
     far_off = 1e7 + rng.integers(-20, 20, 600)
     wide = [rng.standard_normal(600) * spread for spread in (1e-40, 3e37)]
@@ -292,7 +292,7 @@ def test_an_epoch_that_is_left_at_any_window_ends_its_reader(left_at):
 
     with pytest.raises(KeyboardInterrupt):
         steps.epoch(mesh.values, optimizer_of(mesh), np.array([7]), np.zeros(steps.batches), Epoch(), leave)
-    rows.release()  # the fixture finds no thread left
+    rows.release()  # the fixture checks that no thread remains
 
 
 def test_a_fitted_estimator_is_like_any_other(tmp_path):
@@ -308,7 +308,7 @@ def test_a_fitted_estimator_is_like_any_other(tmp_path):
     other = meshnn.load(tmp_path / "model.mesh")
     np.testing.assert_array_equal(other.predict_proba(frame(X)), model.predict_proba(frame(X)))
     assert other.history_ == model.history_
-    again = clone(model).set_params(max_epochs=2).fit(path, "y").fit(X, labels)  # from memory, names forgotten
+    again = clone(model).set_params(max_epochs=2).fit(path, "y").fit(X, labels)  # from memory, without names
     assert not hasattr(again, "feature_names_in_")
     for target in (y, y[:, None], np.stack([y, y], axis=1)):
         regressor = MeshRegressor(**FEW).fit(blocks(100, X, target))
@@ -363,7 +363,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stderr
         grown[count] = int(done.stdout)
-    assert grown[3_000_000] < 400  # MiB; the rows are 264
+    assert grown[3_000_000] < 400  # MiB; the rows take 264
     assert grown[3_000_000] < grown[1_000_000] + 100
 
 

@@ -1,4 +1,4 @@
-"""Fits on rows that are not in memory, interrupted in the middle of an epoch: they go on bit by bit."""
+"""Out-of-core fits that are interrupted in the middle of an epoch resume bit by bit."""
 
 import threading
 
@@ -28,7 +28,7 @@ RUNS = {
 
 
 class Stop:
-    """Raises at the n-th call of a method."""
+    """Raises an error at the n-th call of a method."""
 
     def __init__(self, patch, owner, name, at):
         self.calls, self.at, real = 0, at, getattr(owner, name)
@@ -44,14 +44,14 @@ class Stop:
 
 
 def interrupted(options, given, path, owner, name, at):
-    """A run that is interrupted, once, and goes on."""
+    """Run a fit that is interrupted once and resumed."""
     with pytest.MonkeyPatch.context() as patch:
         stop = Stop(patch, owner, name, at)
         model = MeshRegressor(**options, callbacks=Checkpoint(path, every=0))
         with pytest.raises(TrainingInterrupted):
             model.fit(blocks(500, *given))
         assert stop.calls >= at
-    assert model.predict(given[0]).shape == (len(given[0]),)  # it is fitted
+    assert model.predict(given[0]).shape == (len(given[0]),)  # the model is fitted
     assert meshnn.load(path).predict(given[0][:1]).shape == (1,)
     return MeshRegressor(**options, callbacks=Checkpoint(path)).fit(blocks(333, *given))
 
@@ -61,7 +61,7 @@ def interrupted(options, given, path, owner, name, at):
     [
         ("adam", Steps, "epochs", (2, 6)),
         ("adam", Trainer, "_pulse", (1, 4, 8)),
-        ("adam", RowFile, "read", (4,)),  # by the reader
+        ("adam", RowFile, "read", (4,)),  # in the reader thread
         ("search", Trainer, "_pulse", (2, 7)),
         ("restarts", Trainer, "_pulse", (2, 9)),
         ("landing", Trainer, "_pulse", (14, 17)),

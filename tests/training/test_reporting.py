@@ -1,4 +1,4 @@
-"""What is shown while a net trains."""
+"""Progress output during training."""
 
 import re
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ def test_lines_come_every_five_seconds_and_at_the_end(monkeypatch, capsys):
     out, errors = capsys.readouterr()
     assert out == ""
     *lines, last = errors.splitlines()
-    assert len(lines) == 8  # in 40 seconds, in each of which half an epoch is done
+    assert len(lines) == 8  # 40 seconds, with half an epoch per second
     assert lines[0] == "training 12%: epoch 2.5 of 20  loss 0.5  accuracy 0.750, 35 s left"
     assert last == "start 2, epoch 10 of 10  loss 0.5  accuracy 0.750  2.50 s"
 

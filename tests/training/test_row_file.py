@@ -1,4 +1,4 @@
-"""Rows in a file: what is read is what was written, and what is known about them depends on the rows alone."""
+"""Rows in a file are restored; their statistics depend on the rows only."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ def rows_of(count, width=3, n_targets=2, dtype=np.float32, weighted=False):
 
 @pytest.fixture
 def filled():
-    """Make a file of some rows, appended in blocks of a size."""
+    """Create a file from rows that are appended in blocks of a given size."""
     made = []
 
     def fill(rows, size=1000, folder=None):
@@ -67,7 +67,7 @@ def test_a_spread_that_is_small_against_its_mean_is_not_lost(filled):
 
 def test_other_rows_have_another_fingerprint(filled):
     rows, weighted = rows_of(300), rows_of(300, weighted=True)
-    numbers = np.arange(12.0)  # the same bytes in rows of another width
+    numbers = np.arange(12.0)  # equal bytes in rows of another width
     others = [
         rows, weighted, rows._replace(X=rows.X[::-1]), rows.take(slice(-1)), rows._replace(X=rows.X.astype(float)),
         rows._replace(y=rows.y + 1e-9), RowBlock(numbers[:8].reshape(4, 2), numbers[8:, None]),

@@ -1,4 +1,4 @@
-"""Files, folders and blocks that a fit reads row by row: what goes together, and what is refused."""
+"""Files, folders and blocks for out-of-core fits: valid combinations and errors."""
 
 import copy
 import os
@@ -28,7 +28,7 @@ def test_views_of_a_map_are_read_as_they_are(tmp_path):
         found = np.concatenate([rows.X for rows in NpySource(view, np.zeros(len(view))).blocks()])
         np.testing.assert_array_equal(found, view)
     private = np.load(tmp_path / "X.npy", mmap_mode="c")
-    private[3] = 0.5  # which is not in the file
+    private[3] = 0.5  # not in the file
     found = next(NpySource(private, np.zeros(700)).blocks())
     np.testing.assert_array_equal(found.X, private)
 
@@ -40,8 +40,8 @@ def parts(folder, *tables):
     return folder
 
 
-def test_tables_that_go_together_are_read(tmp_path):
-    """Files without rows, folders that are columns, other types of numbers, categories, columns in another order."""
+def test_compatible_tables_are_read(tmp_path):
+    """Files without rows, partition folders, other types of numbers, categories, columns in another order."""
     X, y = data(300, np.float64)
     good = frame(X, y=y)
     expected = MeshRegressor(**FEW).fit(blocks(100, X, y))
@@ -202,7 +202,7 @@ def test_blocks_that_fail_later_are_refused():
     list(used)
     with pytest.raises(DataError, match="only once"):
         MeshRegressor(**FEW).fit(used)
-    with pytest.raises(ZeroDivisionError):  # of whoever makes the blocks
+    with pytest.raises(ZeroDivisionError):  # the error of the user's generator
         MeshRegressor(**FEW).fit((X, Y / k) if k else (X, 1 / k) for k in (1, 0))
 
 

@@ -1,4 +1,4 @@
-"""Penalties and solvers tried on samples held out."""
+"""The search for penalties and solvers on hold-out sets."""
 
 import math
 
@@ -55,7 +55,7 @@ def test_copies_of_a_sample_are_held_out_together():
     samples = as_samples(net(), np.tile(X, (5, 1)), np.tile(y, 5), "cross_entropy")
     for learned, held_out in search._folds(samples, 0):
         assert not set(map(tuple, learned.X[0])) & set(map(tuple, held_out.X[0]))
-    digits = np.random.default_rng(0).integers(0, 2, size=(200, 3)).astype(float)  # alike, but no copies
+    digits = np.random.default_rng(0).integers(0, 2, size=(200, 3)).astype(float)  # similar, but not equal
     assert len(np.unique(search._copies(digits[None]))) == 200
 
 
@@ -107,7 +107,7 @@ def test_a_part_of_the_samples_decides_about_a_smaller_penalty():
         (LM(), Adam(), 0.95, Adam(), 0.01),  # the difference is too small
         (LM(), Adam(), 1.1, Adam(), 0.01),
         (LM(), None, 0.9, LM(), "auto"),
-        (LM(), None, 1.1, LM(), 0.01),  # the solver is given; the better penalty is taken
+        (LM(), None, 1.1, LM(), 0.01),  # the solver is given; the better penalty is used
         (SGD(), None, 0.0, SGD(), 0.01),
     ],
 )
@@ -132,8 +132,8 @@ def test_a_trial_learns_from_its_fold_and_forgets_it():
     assert tried._trial(Adam(), 1e-3, 0) == loss
 
 
-def test_lm_that_falls_behind_is_given_up(monkeypatch):
-    """Targets are noise, so that lm overfits and the loss of the hold-out samples rises from the first check on."""
+def test_a_worse_lm_is_stopped(monkeypatch):
+    """Targets are noise, so lm overfits and the loss of the hold-out set rises from the first check on."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
     mesh = net(dtype="float64")
@@ -170,7 +170,7 @@ def test_epochs_follow_from_steps():
 
 def test_trials_end_with_half_of_the_seconds():
     trials = FixedLosses(lambda l2, fold: 1.0)
-    trials.until = 0.0  # long ago
+    trials.until = 0.0  # in the past
     assert trials.run(Choice(Adam(), "", LM())).l2 == search.LIMITS.first[0]
     assert {l2 for l2, _ in trials.asked} == {search.LIMITS.first[0]}
 

@@ -1,4 +1,4 @@
-"""Shards, buckets and the tree of sums: the division among workers changes no bit."""
+"""Shards, buckets and the summation tree: results do not depend on the number of workers."""
 
 import threading
 
@@ -42,7 +42,7 @@ def test_a_plan_has_every_row_once_in_the_shards_and_in_an_epoch(rows, size, see
     counts = [plan.count(batch) for batch in range(plan.batches)]
     assert sum(counts) == rows
     assert min(counts) > 0
-    assert min(size, rows) <= counts[0] + plan.shards  # of about the size that was asked for
+    assert min(size, rows) <= counts[0] + plan.shards  # about the requested size
     for bucket in range(plan.buckets):
         expected = sum(plan.sizes[k] for k in plan.shards_of(bucket))
         seen = np.concatenate([plan.batch_rows(bucket, seed, batch) for batch in range(plan.batches)])
@@ -57,7 +57,7 @@ def test_covering_nodes_have_the_given_buckets_as_leaves(buckets, data):
     assert leaves == list(range(first, last))
 
 
-def test_the_tree_is_that_of_the_docs():
+def test_the_order_of_summation():
     """Sums of numbers of very different size reveal the order of additions."""
     a = [1e16, 1.0, -1e16, 1.0, 3.0, 1e-3, 1e16, -1e16]
     want = ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))
@@ -66,7 +66,7 @@ def test_the_tree_is_that_of_the_docs():
 
 
 class ThreadTransport(Transport):
-    """Workers in threads, which leave messages in a dictionary."""
+    """Workers in threads, which exchange messages through a dictionary."""
 
     def __init__(self, plan, workers, rank, box, barrier):
         super().__init__(plan, workers, rank)
@@ -108,7 +108,7 @@ def state_of(plan, buckets, preprocessing):
 
 
 def together(workers, preprocessing, task):
-    """Return what every worker returns for `task(state, transport, mesh)`, all at the same time."""
+    """Return the results of `task(state, transport, mesh)` of all workers, which run at the same time."""
     plan = ShardPlan.of(N, 130)
     assigned, box, barrier, found = plan.assignment(workers), {}, threading.Barrier(workers), [None] * workers
 

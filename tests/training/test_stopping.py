@@ -1,4 +1,4 @@
-"""When training ends: out of time, or out of epochs while the loss still falls."""
+"""The end of training: time limits, and epoch limits while the loss still falls."""
 
 import itertools
 import signal
@@ -25,14 +25,14 @@ ADAM = {"solver": "adam", "batch_size": 30}
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A row takes one second, whatever the machine does."""
+    """Simulate a clock on which a row takes one second."""
     ticks = itertools.count()
     monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
 
 
 @pytest.mark.parametrize("more", [{"solver": "lm"}, ADAM, {"early_stopping": True}, {"n_restarts": 5, "max_epochs": 3}])
 def test_out_of_time(clock, more):
-    more = {"l2": 1e-3} | more  # nothing is tried, so that rows take all the time
+    more = {"l2": 1e-3} | more  # no search: rows take all the time
     model = MeshClassifier(**OPTIONS | more, callbacks=TimeLimit(7)).fit(X, Y)
     assert len(model.history_) == 7
     assert model.history_[-1].note == "stopped: time limit of 7 seconds reached"
@@ -69,7 +69,7 @@ def test_out_of_epochs():
     model = MeshClassifier(4, random_state=0, max_epochs=8, solver="lm", n_restarts=3)
     with pytest.warns(ConvergenceWarning, match="after 8 epochs") as caught:
         model.fit(X, Y)
-    losses = model.loss_curve_  # of the start that is kept
+    losses = model.loss_curve_  # of the restart that is kept
     fall = (sum(losses[:4]) - sum(losses[4:])) / 4 / 4
     assert f"still fell by {fall:.2g} per epoch" in str(caught[0].message)
     assert len(warned(solver=Adam(0.01, "constant"), batch_size=None, max_epochs=20)) == 1
@@ -77,15 +77,15 @@ def test_out_of_epochs():
 
 @pytest.mark.slow
 def test_no_warning_where_training_came_to_its_end():
-    assert warned(max_epochs=5, solver="lm", tol=0) == []  # asked for all epochs
-    assert warned(max_epochs=5, solver="lm", tol=10.0) == []  # falls by less than that
-    assert warned(max_epochs=20, solver="adam") == []  # the rate has come down to 0
-    assert warned(max_epochs=1, solver="lm") == []  # nothing to compare with
+    assert warned(max_epochs=5, solver="lm", tol=0) == []  # max_epochs is explicit
+    assert warned(max_epochs=5, solver="lm", tol=10.0) == []  # falls by less than tol
+    assert warned(max_epochs=20, solver="adam") == []  # the learning rate has decreased to 0
+    assert warned(max_epochs=1, solver="lm") == []  # no previous loss
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_that_python_loses_is_heard(number, monkeypatch):
-    """What is raised in a finaliser is ignored: the fit ends all the same, with the row after."""
+def test_an_interrupt_in_a_finaliser_stops_the_fit(number, monkeypatch):
+    """Python ignores exceptions in finalisers; the fit still stops, after the next row."""
     monkeypatch.setattr(sys, "unraisablehook", lambda lost: None)
     rows = []
 
@@ -106,8 +106,8 @@ def test_an_interrupt_that_python_loses_is_heard(number, monkeypatch):
     assert signal.getsignal(number) is before
 
 
-def test_sigterm_is_left_to_others():
-    """A handler of the process stays, and so does the default where nothing is to be saved or in a thread."""
+def test_sigterm_handlers_are_kept():
+    """A handler of the process is kept, and so is the default without a checkpoint or in a thread."""
     seen = []
 
     def look(wanted=True):
@@ -130,8 +130,8 @@ def test_sigterm_is_left_to_others():
     assert callable(seen[3])
 
 
-def test_the_rate_comes_down_from_the_best_weights():
-    """The held-out labels are the opposite of those to learn: the weights there are have gone astray."""
+def test_a_lower_rate_starts_from_the_best_weights():
+    """The hold-out labels are inverted, so the current weights are worse than the best ones."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 2)), rng.integers(0, 2, 40)
     mesh = Mesh(Topology.mesh(2, 10, 2), 3, "tanh", dtype="float64", random_state=0)
@@ -143,5 +143,5 @@ def test_the_rate_comes_down_from_the_best_weights():
             assert not np.array_equal(mesh.weights, run.best.parameters)  # the weights of the row
             mesh.weights[:] = np.nan
     assert row.epoch == 11
-    assert np.isfinite(run.history["loss"]).all()  # nothing had to be taken back
+    assert np.isfinite(run.history["loss"]).all()  # no step was undone
     assert run.history["validation"].argmin() == 0

@@ -1,4 +1,4 @@
-"""Graphs that change while they learn: exact budgets, the same function where nothing should change, resumable."""
+"""Structure policies: exact budgets, edits that preserve the function, resuming."""
 
 import pickle
 
@@ -52,14 +52,14 @@ def test_growing_does_not_change_the_function(ticks):
     np.testing.assert_allclose(mesh.forward(X), before, rtol=0, atol=1e-12)
     assert set(weights) <= set(mesh.weights)
     assert view.mesh is mesh
-    # and the new neurons do learn
+    # training changes the new neurons
     _, grad = mesh.gradient(X, Y)
     new = np.isin(mesh.topology.src, mesh.topology.hidden[4:]) & ~mesh.dead_edges()
     assert np.abs(grad[new]).max() > 0
 
 
 def layered(sizes, activation, starved, seed=0):
-    """Layers in which only the bias feeds some hidden neurons (or, in deeper layers, such neurons)."""
+    """Return layers in which some hidden neurons are constant: only the bias, or other constant neurons, feed them."""
     whole = Topology.layered(sizes)
     at = np.asarray(starved) + whole.n_clamped
     cut = np.isin(whole.dst, at) & ~np.isin(whole.src, [*at, whole.n_inputs])
@@ -81,15 +81,15 @@ def test_constants_go_into_the_bias_of_what_they_feed(activation, sizes, starved
     apply_edit(mesh, edit)
     assert mesh.topology.n_hidden == t.n_hidden - len(starved)
     np.testing.assert_allclose(mesh.forward(X), before, rtol=0, atol=1e-12)
-    # some of the edges only: what a constant gives before what feeds it
+    # a part of the edges: those from a constant neuron are removed before those into it
     mesh = layered(sizes, activation, starved)
     some = weakest(view_of(mesh), np.abs(mesh.weights), idle - 2, bias=False)
     apply_edit(mesh, edit._replace(remove=some, shift=view_of(mesh).folded(some)))
     np.testing.assert_allclose(mesh.forward(X), before, rtol=0, atol=1e-12)
 
 
-def test_a_budget_is_not_spent_on_constants():
-    """Whatever the weights become: of the graph that is left no edge is dead, and something varies in every neuron."""
+def test_pruning_keeps_no_constant_neurons():
+    """For any weights, the pruned graph has no dead edge and no constant neuron."""
     spent = 0
     for seed in range(20):
         mesh = Mesh(Topology.mesh(2, 6, 2), 3, "tanh", dtype="float64", random_state=seed)
@@ -121,11 +121,11 @@ def test_prune_ends_with_the_budget_and_regrow_keeps_it(by, solver):
 
 
 def test_sparsify_takes_out_what_vanishes():
-    for l1, epochs in ((10.0, 20), (0.02, 60)):  # a penalty above any gradient there is makes all weights vanish
+    for l1, epochs in ((10.0, 20), (0.02, 60)):  # a penalty above all gradients makes all weights 0
         mesh = new_mesh(8)
         rows = list(train(mesh, X, Y, structure=structure.Sparsify(l1=l1), **ADAM | {"max_epochs": epochs}))
         assert [row.edges for row in rows] == sorted((row.edges for row in rows), reverse=True)
-        assert (mesh.weights[mesh.topology.src != 2] == 0).sum() <= 4  # a way of two edges to each output stays
+        assert (mesh.weights[mesh.topology.src != 2] == 0).sum() <= 4  # a path of two edges per output remains
         assert l1 < 1 or (mesh.topology.src != 2).sum() <= 4
     with pytest.raises(MeshError, match="lm"):
         list(train(new_mesh(), X, Y, structure=structure.Sparsify(l1=0.02), solver="lm"))
@@ -177,7 +177,7 @@ def test_invariants_of_any_schedule(chosen, ticks, seed, bias):
             assert (t.src != t.dst).all()  # the first graph had no self-loops
             assert len(mesh.activations) == t.n_hidden + t.n_outputs
             np.testing.assert_array_equal(pairs_of(mesh.lineage_.last()), pairs_of(mesh.lineage_.named(t)))
-    except MeshError as error:  # a budget above what is there is refused
+    except MeshError as error:  # a budget above the number of edges is rejected
         if "cannot end with" not in str(error):
             raise
         return
@@ -216,7 +216,7 @@ def test_estimators_with_a_budget():
     model = MeshRegressor(8, structure=structure.Prune(to=0.3), max_epochs=60, random_state=0)
     model.fit(Z, Z[:, 0] * Z[:, 1] + Z[:, 2])
     assert model.mesh_.topology.n_edges == round(0.3 * Topology.mesh(5, 8, 1).n_edges)
-    assert model.score(Z, Z[:, 0] * Z[:, 1] + Z[:, 2]) > 0.3  # the linear part alone is half of it
+    assert model.score(Z, Z[:, 0] * Z[:, 1] + Z[:, 2]) > 0.3  # the linear part alone explains half of the variance
     sparse = Topology.mesh(2, 6, 2, density=0.2, random_state=0)
     first = MeshClassifier(mesh=sparse, structure=structure.Prune(to=30), max_epochs=1, **ADAM).fit(X, Y)
     assert first.mesh_.lineage_.edges_over_time()[0][1] == Topology.mesh(2, 6, 2).n_edges
@@ -263,8 +263,8 @@ def test_a_checkpoint_of_a_changing_graph_goes_on_with_any_method(gradient, tmp_
         MeshClassifier(**options | {"structure": structure.Prune(to=31)}, callbacks=Checkpoint(path)).fit(X, Y)
 
 
-def test_a_budget_that_cannot_be_met_is_said():
-    """Every output keeps a path from an input, so three outputs keep three edges; the edges of the bias stay."""
+def test_a_budget_that_cannot_be_met_is_reported():
+    """Every output keeps a path from an input, so three outputs keep three edges; the edges of the bias remain."""
     Z, labels = np.random.default_rng(0).standard_normal((60, 4)), np.arange(60) % 3
     options = {"max_epochs": 10, "random_state": 0, "solver": "adam", "tol": 0}
     with pytest.warns(UserWarning, match=r"3 edges instead of 2"):
@@ -272,7 +272,7 @@ def test_a_budget_that_cannot_be_met_is_said():
     assert model.mesh_.topology.n_edges == 3
     with pytest.warns(UserWarning, match=r"instead of 2: .*bias"):
         MeshClassifier(2, structure=structure.Prune(to=2), **options).fit(Z, labels)
-    MeshClassifier(2, structure=structure.Prune(to=20), **options).fit(Z, labels)  # no word
+    MeshClassifier(2, structure=structure.Prune(to=20), **options).fit(Z, labels)  # no message
 
 
 def test_pruning_before_training():
@@ -283,7 +283,7 @@ def test_pruning_before_training():
     for name in before:
         assert after[name] == before[name] - round(blocks.get(name, 0.0) * before[name]), name
     assert dense.prune(0.8, random_state=0) != dense.prune(0.8, random_state=1)
-    assert dense.prune(1.0).n_edges == 60  # the bias stays
+    assert dense.prune(1.0).n_edges == 60  # the bias remains
     assert dense.prune(1.0, {"B->H": 1.0}).n_edges == 10
 
 

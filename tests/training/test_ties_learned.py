@@ -1,4 +1,4 @@
-"""Tied and fixed edges while a net learns: every solver, penalties, structure, files, estimators, checkpoints."""
+"""Training of tied and fixed edges: every solver, penalties, structure, files, estimators, checkpoints."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ Y = np.tanh(X[:, :1] - 0.5 * X[:, 1:2])
 
 
 def ties(topology):
-    """Edges by threes share a parameter, but those of the bias have their own; every seventh is fixed."""
+    """Return ties in groups of three edges with one parameter; bias edges are not tied, every seventh edge is fixed."""
     parameter = np.arange(topology.n_edges) // 3
     bias = topology.src == topology.n_inputs
     parameter[bias] = topology.n_edges + np.arange(int(bias.sum()))
@@ -46,8 +46,8 @@ def test_every_solver_moves_parameters_and_nothing_else(solver, batch_size):
 @pytest.mark.parametrize("solver", ["adam", "sgd"])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("repeat", [1, 300])
-def test_steps_of_a_tied_net_are_those_by_hand(solver, threads, repeat):
-    """One full-batch step, compiled and in buckets, from the gradient by the parameters."""
+def test_steps_of_a_tied_net(solver, threads, repeat):
+    """One full-batch step, in one piece and in buckets, against a step from the gradient of the parameters."""
     mesh, l2, rate = net(), 0.1, 0.01
     samples, targets = (np.tile(array, (repeat, 1)) for array in (X, Y))
     penalised = np.array([np.any(mesh.topology.src[mesh.tied == p] != 3) for p in range(mesh.n_parameters)])
@@ -61,7 +61,7 @@ def test_steps_of_a_tied_net_are_those_by_hand(solver, threads, repeat):
 
 
 def test_lm_on_a_linear_tied_net_finds_the_least_squares():
-    """y = a (x0 + x1) + 2 x2 + b: one iteration of an undamped lm is the solution of two normal equations."""
+    """y = a (x0 + x1) + 2 x2 + b: one undamped iteration of lm solves the two normal equations."""
     t = Topology(3, 0, 1, [(0, 4), (1, 4), (2, 4), (3, 4)])
     mesh = Mesh(t, 1, weights=[0.3, 0.3, 2.0, 0.0], tied=[0, 0, -1, 1], dtype="float64")
     y = RNG.standard_normal(60)
@@ -73,13 +73,13 @@ def test_lm_on_a_linear_tied_net_finds_the_least_squares():
 
 
 def groups(mesh):
-    """The edges of every parameter."""
+    """Return the edges of every parameter."""
     pairs = np.stack([mesh.topology.src, mesh.topology.dst], axis=1)
     return [frozenset(map(tuple, pairs[mesh.tied == p].tolist())) for p in range(mesh.n_parameters)]
 
 
 @pytest.mark.parametrize("solver", ["lm", "adam"])
-@pytest.mark.filterwarnings("ignore:Prune.to=20. ends with")  # of groups, none may be small enough
+@pytest.mark.filterwarnings("ignore:Prune.to=20. ends with")  # there may be no group that is small enough
 @pytest.mark.parametrize("by", ["magnitude", "movement", "saliency"])
 def test_a_tied_group_goes_whole_and_a_fixed_edge_never(solver, by):
     mesh = net()
@@ -90,7 +90,7 @@ def test_a_tied_group_goes_whole_and_a_fixed_edge_never(solver, by):
     policy = structure.Prune(to=20, start="given", by=by)
     list(train(mesh, X, Y, "squared_error", solver=solver, max_epochs=30, structure=policy, tol=0, random_state=0))
     t, fixed = mesh.topology, mesh.tied < 0
-    assert 20 <= t.n_edges < 36  # it ends where no whole group is left to go
+    assert 20 <= t.n_edges < 36  # it stops when no whole group can be removed
     left = dict(zip(zip(t.src.tolist(), t.dst.tolist(), strict=True), mesh.weights.tolist(), strict=True))
     assert all(left[wire] == values[wire] for wire in wires)
     assert set(zip(t.src[fixed].tolist(), t.dst[fixed].tolist(), strict=True)) == wires
@@ -122,7 +122,7 @@ def test_estimators_learn_tied_nets(solver, tmp_path):
     model.save(tmp_path / "m.mesh")
     again = meshnn.load(tmp_path / "m.mesh")
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    np.testing.assert_array_equal(again.mesh.tied, mesh.tied)  # a callable is not saved, but what it made is
+    np.testing.assert_array_equal(again.mesh.tied, mesh.tied)  # a callable is not saved, but its result is
     np.testing.assert_array_equal(again.fit(X, Y[:, 0]).mesh_.weights, mesh.weights)
 
 

@@ -1,4 +1,4 @@
-"""The trainer and its first-order solvers, against the same steps written out with NumPy."""
+"""The trainer and its first-order solvers, against the same steps in NumPy."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from solver_options import with_solver
 
 
 class ByHand:
-    """Adam and momentum in float64, with the gradient of `Mesh.gradient` (which has witnesses of its own)."""
+    """Adam and momentum in float64, with the gradient of `Mesh.gradient`, which other tests verify."""
 
     def __init__(self, mesh, solver, rate, *, l1=0.0, l2=0.0, momentum=0.9, nesterov=True):
         self.mesh, self.solver, self.rate = mesh, solver, rate
@@ -107,7 +107,7 @@ def test_mini_batches_equal_steps_by_hand(size, loss):
             hand.rate = 0.01 * (1 - (epoch * batches + b) / (3 * batches))
             at = permutation[b * size : (b + 1) * size]
             hits += (shares[at] * (other.forward(X[at]).argmax(axis=1) == y[at])).sum() / 150
-            # the mean of a batch is over its samples, with weights whose mean over the whole set is 1
+            # the mean of a batch is over its samples; the weights have mean 1 over the whole set
             value, _ = hand.step(X[at], target[at], weight[at], loss, shares[at].mean())
             met += value * shares[at].sum() / 150
         assert rows[epoch].loss == pytest.approx(met, rel=1e-9)
@@ -156,7 +156,7 @@ def test_rows_tol_patience_and_schedules():
     assert mini[0].learning_rate > mini[-1].learning_rate >= 0
     constant = list(train(mesh, X / 10, y, solver=Adam(schedule="constant"), batch_size=30, max_epochs=7, tol=0))
     assert {row.learning_rate for row in constant} == {Adam().learning_rate}
-    # nothing to learn: stops as soon as patience is over
+    # no improvement: training stops after `patience` epochs
     flat = list(train(mesh, X / 10, y, solver=SGD(1e-12, "constant"), batch_size=30, patience=5, max_epochs=50))
     assert flat[-1].epoch == 6
     assert flat[-1].note == "stopped: the loss fell by less than 0.0001 in 5 epochs"
@@ -165,8 +165,8 @@ def test_rows_tol_patience_and_schedules():
 @pytest.mark.parametrize("schedule", ["cosine", "linear"])
 @pytest.mark.parametrize(("size", "patience", "most", "epochs"), [(30, 5, 200, 5), (30, 60, 200, 12), (None, 5, 400, 5),
                                                                   (30, 5, 9, 3)])  # fmt: skip
-def test_the_rate_comes_down_before_patience_ends_a_run(schedule, size, patience, most, epochs):
-    """Nothing can be learned at such a rate, so that patience runs out at once."""
+def test_the_rate_is_lowered_before_patience_ends_a_run(schedule, size, patience, most, epochs):
+    """The learning rate is too small for any improvement, so patience ends at once."""
     X, y = spirals(100, random_state=0)
     mesh = Mesh(Topology.mesh(2, 5, 2), activation="tanh", random_state=0)
     rows = list(train(mesh, X / 10, y, solver=Adam(1e-12, schedule), batch_size=size,
@@ -186,7 +186,7 @@ def test_the_rate_comes_down_before_patience_ends_a_run(schedule, size, patience
 
 @pytest.mark.parametrize("options", [{"solver": "lm"}, {"solver": "adam", "batch_size": 8}, {"solver": "sgd"}])
 def test_validation_keeps_the_best_weights(options):
-    """The labels held out are the opposite of those to learn: what is gained on one side is lost on the other."""
+    """The hold-out labels are inverted: a lower training loss means a higher validation loss."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 2)), rng.integers(0, 2, 40)
     mesh = Mesh(Topology.mesh(2, 10, 2), 3, "tanh", dtype="float64", random_state=0)
@@ -196,7 +196,7 @@ def test_validation_keeps_the_best_weights(options):
         seen.append(mesh.weights.copy())
     losses = [row.validation for row in rows]
     best = int(np.argmin(losses))
-    assert best < len(rows) - 1  # the last row would be kept by one who does not look
+    assert best < len(rows) - 1  # the last row is not the best one
     kept, accuracy = mesh.gradient(X, 1 - y)[0], np.mean(mesh.forward(X).argmax(axis=1) == 1 - y)
     assert kept == pytest.approx(losses[best], rel=1e-9)
     assert accuracy == pytest.approx(rows[best].accuracy)
@@ -216,7 +216,7 @@ def test_divergence_takes_back_halves_and_gives_up_with_advice():
     assert "back to epoch 0, rate halved to 5e+29" in halved[0].note
     assert np.isnan(halved[0].loss)
     np.testing.assert_array_equal(mesh.weights, start)
-    # one that half the rate can save
+    # a divergence that half the learning rate avoids
     mesh = Mesh(Topology.layered([1, 1], bias=False), activation="identity", weights=[1.0], dtype="float64")
     x = np.array([[-1.0], [1.0]])  # (w - 3)^2 / 2: a step of rate r makes w - 3 (1 - r) times as large
     found = list(train(mesh, x, 3 * x, "squared_error", max_epochs=500, tol=0, l2=0.0,
@@ -227,8 +227,8 @@ def test_divergence_takes_back_halves_and_gives_up_with_advice():
 
 
 @pytest.mark.parametrize("solver", [SGD(0.1, "constant", momentum=0.9, nesterov=False), Adam(0.1, "constant")])
-def test_after_divergence_the_first_step_is_one_without_moments(solver):
-    """(w - 3)^2 / 2 from w = 0: some steps that gather moments, one that diverges, and one again at the old rate."""
+def test_after_divergence_the_first_step_has_no_moments(solver):
+    """(w - 3)^2 / 2 from w = 0: some steps that build up moments, one that diverges, one with the old learning rate."""
     mesh = Mesh(Topology.layered([1, 1], bias=False), activation="identity", weights=[0.0], dtype="float64")
     x = np.array([[-1.0], [1.0]])
     samples, settings = as_samples(mesh, x, 3 * x, "squared_error"), Settings(solver=solver, l2=0.0, max_epochs=50)
@@ -339,7 +339,7 @@ def test_a_trainer_goes_on_from_any_row_bit_by_bit(options, monkeypatch):
         again = fresh()
         again.restore(states[k])
         with monkeypatch.context() as patch:
-            if k:  # what the search has found is in the state
+            if k:  # the result of the search is in the state
                 patch.setattr("meshnn.training.trainer.search", None)
             assert len(list(again.rows())) == len(states) - 1 - k
         np.testing.assert_array_equal(again.mesh.values, whole.mesh.values)
@@ -364,7 +364,7 @@ def test_history_is_a_table():
 
 
 def test_blocks_of_epochs_can_be_interrupted():
-    """A row has a bounded amount of work, however many epochs are asked for."""
+    """A row is a bounded amount of work for any number of epochs."""
     X, y = spirals(200, random_state=0)
     mesh = Mesh(Topology.mesh(2, 4, 2), activation="tanh", random_state=0)
     options = {"solver": "adam", "batch_size": None, "tol": 0.0}
@@ -374,8 +374,8 @@ def test_blocks_of_epochs_can_be_interrupted():
 
 
 @pytest.mark.parametrize("solver", ["adam", "lm"])
-def test_callers_see_the_weights_that_a_row_is_about(solver):
-    """Also at the last row of a start, before the next one begins."""
+def test_callbacks_receive_the_weights_of_the_row(solver):
+    """This includes the last row of a restart, before the next one begins."""
     X, y = spirals(100, random_state=0)
     mesh = Mesh(Topology.mesh(2, 4, 2), activation="tanh", dtype="float64", random_state=0)
     options = {"solver": solver, "n_restarts": 3, "max_epochs": 4, "batch_size": None, "tol": 0.0, "l2": 0.0}
@@ -385,8 +385,8 @@ def test_callers_see_the_weights_that_a_row_is_about(solver):
 
 
 @pytest.mark.parametrize("settings", [{"solver": "lm"}, {"solver": "adam", "batch_size": 7}])
-def test_accuracies_are_whole_numbers_of_samples(settings):
-    """Sums of shares of 1/n are not."""
+def test_accuracies_are_exact_fractions(settings):
+    """Sums of weights of 1/n would have rounding errors."""
     from meshnn import MeshClassifier
 
     X = np.linspace(-1, 1, 149)[:, None]
