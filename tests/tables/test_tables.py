@@ -138,7 +138,7 @@ def test_gzip(save):
     packed = gzip.compress(b"a,b\n" + bytes(str(list(range(5000))), "ascii"))
     damaged = packed[:200] + bytes(100) + packed[300:]
     for content in (b"a,b\n1,2\n", packed[:-500], damaged, packed[:-8] + bytes(8)):
-        words = "data.csv.gz is not compressed with gzip, or damaged", "drop the .gz"
+        words = "data.csv.gz", "gzip", "drop the .gz"
         refused(lambda content=content: read_table(save(content, "data.csv.gz")), *words)
     for content in (b"", gzip.compress(b"", mtime=0), gzip.compress(b"\n")):
         refused(lambda content=content: read_table(save(content, "data.tsv.gz")), "data.tsv.gz is empty")
@@ -148,7 +148,7 @@ def test_what_is_no_file(tmp_path, save, monkeypatch):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere.csv")
-    for name, words in {"no such.csv": "no such file", "folder": "has no .parquet file", "link.csv": "no such file",
+    for name, words in {"no such.csv": "does not exist", "folder": "no .parquet file", "link.csv": "does not exist",
                         "pipe.csv": "is a pipe or a device", "/dev/zero": "is a pipe or a device"}.items():  # fmt: skip
         refused(lambda name=name: read_table(tmp_path / name), name, words)
     refused(lambda: read_table(str(tmp_path / "zero\0byte.csv")), r"zero\x00byte.csv")

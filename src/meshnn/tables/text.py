@@ -148,7 +148,7 @@ class TextReader(Reader):
         self.separator = found if self._options.sep is None else self._options.sep
         if self.separator != default and self._options.sep is None:
             written = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}[self.separator]
-            self.notes.append(f"{self.name}: the separator is assumed to be {written}, as in the header line")
+            self.notes.append(f"{self.name}: values are assumed to be separated by {written}, as in the header line")
         self._single = self.separator not in bare  # in a single column, a blank line is a missing value
         cells = next(csv.reader(io.StringIO(header.decode(), newline=""), delimiter=self.separator))
         self.first_line = [cell.strip() for cell in cells]

@@ -2,8 +2,8 @@
 
 Two tick counts per neuron decide which computations the engine skips (docs/explanation/ticks-and-topologies.md):
 
-* `birth[i]`: the first tick at which the state of neuron i can be non-zero. Clamped neurons are born at tick 0.
-  A neuron whose activation is not zero at zero is *awake*: born at tick 1 at the latest.
+* `birth[i]`: the first tick at which the state of neuron i can be non-zero. Clamped neurons are born at tick 0, *awake*
+  neurons (whose activation is not zero at zero) at tick 1 at the latest.
 * `distance[j]`: the fewest hops from neuron j to an output, through neurons that are not clamped.
 
 With K ticks the edge (i, j) influences an output at tick m if and only if `birth[i] < m` and an output is exactly K - m
