@@ -167,7 +167,7 @@ def test_grow_and_prune_keep_to_the_budget(page):
     page.do("undo")
     page.do("set", budget=1)
     page.do("prune")  # as far as possible
-    assert "last path to an output" in page.last("said")["text"]
+    assert "last path to an output" in page.last("status")["text"]
     page.do("undo")
     assert len(page.edges) == count + 2
 
