@@ -16,10 +16,10 @@ def watched(things: Iterable[int], count: int, what: str) -> Iterator[int]:
 
     The caller may be interrupted between any two of them.
     """
-    with progress(f"meshnn: {what}; Ctrl-C ends it", count, unit="steps", silence=2.0) as tell:
+    with progress(f"meshnn: {what}; Ctrl-C ends it", count, unit="steps", silence=2.0) as report:
         for done, thing in enumerate(things):
             if done % 64 == 0:
-                tell(done)
+                report(done)
             yield thing
 
 
@@ -43,20 +43,20 @@ class ProgressDisplay:
 
     def __init__(self, title: str, total: float | None, unit: str, quiet: bool, silence: float) -> None:
         self._title, self._total, self._unit, self._quiet, self._wait = title, total, unit, quiet, silence
-        self._begun = self._said = time.monotonic()
+        self._begun = self._reported = time.monotonic()
         self._bar: Any = None
         self._task: Any = None
 
     def __call__(self, done: float, total: float | None = None, remark: str = "") -> None:
         """Show the progress, unless something was shown a moment ago."""
         now = time.monotonic()
-        if self._quiet or now - self._said < self._wait:
+        if self._quiet or now - self._reported < self._wait:
             return
         if self._bar is None and self._wait < 5.0:
             self._start()
             if self._bar is None:
                 return
-        self._said, total, rate = now, total or self._total, done / max(now - self._begun, 1e-9)
+        self._reported, total, rate = now, total or self._total, done / max(now - self._begun, 1e-9)
         remark = remark or f"{done:,} {self._unit}, {rate:,.0f} {self._unit}/s"
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total, remark=remark)

@@ -28,13 +28,13 @@ class Draft:
     With `jacobian`, derivatives are computed per output, else for the loss. `number` (n_edges,) is the index of the
     parameter that each edge takes its weight from, by default its own. `expensive` marks neurons whose activation takes
     more than one or two instructions. A draft that `emits` keeps its lists, up to `limit` bytes; otherwise lists are
-    only counted, on large graphs from a random sample. With `driven`, the products with clamped neurons are computed
-    once while the inputs are held. With `sweeps`, a graph that settles is computed in one topological pass.
+    only counted, on large graphs from a random sample. With `projects`, the products with clamped neurons are computed
+    once while the inputs are held. With `topological`, a graph that settles is computed in one topological pass.
     """
 
     def __init__(
         self, schedule: Schedule, jacobian: bool, number: IntArray | None, n_numbers: int, expensive: BoolArray,
-        emits: bool, limit: int | None = None, driven: bool = False, sweeps: bool = False,
+        emits: bool, limit: int | None = None, projects: bool = False, topological: bool = False,
     ) -> None:  # fmt: skip
         self.schedule, self.jacobian, self.number, self.n_numbers = schedule, jacobian, number, n_numbers
         self.emits, self.limit = emits, limit
@@ -43,16 +43,16 @@ class Draft:
         self.lists = self.gradient_lists = self._new_lists()
         self.input_projection, self.order, rows = -1, None, schedule.rows
         plain = schedule.candidates is None and not jacobian and schedule.held
-        if sweeps and plain:
-            self.order = schedule.sweep()
+        if topological and plain:
+            self.order = schedule.topological_order()
         if self.order is not None:
-            self.forward, self.pulled = _one(*schedule.sweep_lists(self.lists, self.order, back=False))
+            self.forward, self.pulled = _one(*schedule.topological_lists(self.lists, self.order, back=False))
             rows = np.any(rows, axis=0, keepdims=True)
         else:
             fixed = [0, 0]
             # a separate list of the products with clamped neurons is faster if it saves more than two products per row
-            if driven and plain and schedule.saved_by_drive() > 2.0 * rows.sum():
-                self.input_projection, *fixed = schedule.drive(self.lists)
+            if projects and plain and schedule.saved_by_projection() > 2.0 * rows.sum():
+                self.input_projection, *fixed = schedule.projection_list(self.lists)
             self.forward, self.pulled = schedule.pulls(self.lists, t.src, t.dst, moving=self.input_projection >= 0)
             self.pulled[:, 0] = fixed
         self.gradient, self.correlated, self.entries = self.forward, self.pulled, self.lists.entries
@@ -84,7 +84,7 @@ class Draft:
     def pull_back(self, hops: int, times: int = 1) -> None:
         """Make the transposed lists of the last `hops` hops, and count `times` passes over them."""
         if self.order is not None:
-            self.back, pushed = _one(*self.schedule.sweep_lists(self.lists, self.order, back=True))
+            self.back, pushed = _one(*self.schedule.topological_lists(self.lists, self.order, back=True))
         else:
             self.back, pushed = self.schedule.pushes(self.lists, hops)
             self.hops_back = hops

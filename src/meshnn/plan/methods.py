@@ -37,8 +37,8 @@ class Method:
     #: Whether compiled epochs and curvature can run on its lists.
     compiled: ClassVar[bool] = False
     #: Whether products of clamped neurons, and a graph that settles, may be computed once while inputs are held.
-    driven: ClassVar[bool] = False
-    sweeps: ClassVar[bool] = False
+    projects: ClassVar[bool] = False
+    topological: ClassVar[bool] = False
 
     def draw(self, draft: Draft) -> Tangents:
         """Make, or count, the lists that the method needs besides the states; return its tangents."""
@@ -103,8 +103,8 @@ class ForwardPass(Method):
     """The outputs without a gradient: only the states they depend on, of which earlier ticks are overwritten."""
 
     name = "forward_pass"
-    driven = True
-    sweeps = True
+    projects = True
+    topological = True
 
     def rows(self, draft: Draft) -> dict[str, tuple[int, ...]]:
         """Return two alternating ticks; a topological pass needs one."""
@@ -117,8 +117,8 @@ class Influence(ForwardPass):
 
     name = "influence"
     slowdown = 10.0  # samples are processed one by one
-    driven = False
-    sweeps = False
+    projects = False
+    topological = False
 
     def draw(self, draft: Draft) -> Tangents:
         """Count the products of a sample; the engine makes the lists of the influence."""
@@ -161,7 +161,7 @@ class _ChunkMethod(Method):
     """The common part of `adjoint` and `factored`: the same lists and kernels, and the stored states of all ticks."""
 
     compiled = True
-    driven = True
+    projects = True
 
     def rows(self, draft: Draft) -> dict[str, tuple[int, ...]]:
         """Return the adjoints of a tick, of the next one and of the start of tangents, and the Jacobian of a chunk."""
@@ -177,7 +177,7 @@ class Adjoint(_ChunkMethod):
 
     name = "adjoint"
     forward_only = False
-    sweeps = True
+    topological = True
 
     def draw(self, draft: Draft) -> Tangents:
         """Hop back for every tick except the last, from all outputs at once or from each."""

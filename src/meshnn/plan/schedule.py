@@ -177,7 +177,7 @@ class Schedule:
         """
         found = np.zeros((3, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], tuple[int, int, int]] = {}
-        guess = None if isinstance(lists, ListBuilder) or src is not self.src else _Guess(lists, self.listed)
+        guess = None if isinstance(lists, ListBuilder) or src is not self.src else _TileEstimate(lists, self.listed)
         ptr = self.in_ptr if dst is self.dst else pointers(self.topology.n_neurons, dst)
         for k in range(1, self.ticks + 1):
             key = self.live_key(k)
@@ -192,14 +192,14 @@ class Schedule:
             found[:, k] = memo[key]
         return found[0], found[1:]
 
-    def drive(self, lists: ListCounter) -> tuple[int, int, int]:
+    def projection_list(self, lists: ListCounter) -> tuple[int, int, int]:
         """Return the list that pulls only from clamped neurons, for the rows of all ticks, and its entries."""
         rows = np.flatnonzero(self.rows.any(axis=0))
         eid = in_ranges(rows, self.in_ptr)
         counts, edges = _kept(self.src[eid] < self.topology.n_clamped, self.in_ptr[rows + 1] - self.in_ptr[rows], eid)
         return added(lists, rows, counts, edges, self.src)
 
-    def saved_by_drive(self) -> int:
+    def saved_by_projection(self) -> int:
         """Return the number of products with clamped neurons that repeat at later ticks while the inputs are held."""
         repeats = (self.rows.sum(axis=0) - 1).clip(0)
         if not repeats.any():
@@ -211,7 +211,9 @@ class Schedule:
         """Return the transposed lists of the last `hops` ticks: rows of tick k pull from those of tick k + 1."""
         found = np.zeros((3, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], tuple[int, int, int]] = {}
-        guess = None if isinstance(lists, ListBuilder) or self.candidates is not None else _Guess(lists, self.listed)
+        guess = (
+            None if isinstance(lists, ListBuilder) or self.candidates is not None else _TileEstimate(lists, self.listed)
+        )
         for k in range(self.ticks - 1, self.ticks - 1 - hops, -1):
             key = (self.row_set[k], self.row_set[k + 1])
             if key not in memo and guess is not None and guess.ready:
@@ -228,7 +230,7 @@ class Schedule:
             found[:, k] = memo[key]
         return found[0], found[1:]
 
-    def sweep(self) -> IntArray | None:
+    def topological_order(self) -> IntArray | None:
         """Return all rows in topological order if one pass over them is exact and cheaper than the ticks, else None.
 
         With held inputs, the state of a neuron that no cycle feeds settles after as many ticks as the longest path to
@@ -256,7 +258,7 @@ class Schedule:
         order: IntArray = rows[np.argsort(settled[rows], kind="stable")]
         return order
 
-    def sweep_lists(self, lists: ListCounter, order: IntArray, back: bool) -> tuple[int, int, int]:
+    def topological_lists(self, lists: ListCounter, order: IntArray, back: bool) -> tuple[int, int, int]:
         """Return the list that computes all rows in this order, or the transposed list in reverse, and its entries."""
         t, some = self.topology, np.zeros(self.topology.n_neurons, dtype=np.bool_)
         some[order] = True
@@ -268,7 +270,7 @@ class Schedule:
         return added(lists, rows, counts, edges, others, lengths=np.array([len(rows)]), ordered=True)
 
 
-class _Guess:
+class _TileEstimate:
     """Counts lists without making them after `listed` entries, assuming the same fraction of entries in tiles."""
 
     def __init__(self, lists: ListCounter, listed: int) -> None:

@@ -41,7 +41,7 @@ class ArrowReader(CountedReader):
         self.path, self.name = Path(path), as_path(path)[1]
         with explained("read", self.name):
             self.path.stat()
-            self.stamp = self._look()
+            self.stamp = self._file_stamps()
         self.files = list(self.stamp)
         if not self.files:
             raise DataError(f"{self.name} contains no .parquet file; name the folder that does", code="empty")
@@ -82,7 +82,7 @@ class ArrowReader(CountedReader):
         if self.index:
             self.notes.append(f"{self.name}: column {listed(self.index)} is the index of pandas: no feature")
 
-    def _look(self) -> dict[Path, tuple[int, int]]:
+    def _file_stamps(self) -> dict[Path, tuple[int, int]]:
         """Return size and time of each file; hidden files and files in hidden folders are ignored."""
 
         def belongs(file: Path) -> bool:
@@ -190,7 +190,7 @@ class ArrowReader(CountedReader):
     def check_unchanged(self) -> None:
         """Raise DataError if files changed after they were listed."""
         with explained("read", self.name):
-            now = self._look() if self.path.exists() else {}
+            now = self._file_stamps() if self.path.exists() else {}
         for file in {**self.stamp, **now}:
             if self.stamp.get(file) != now.get(file):
                 what = "is gone" if file not in now else "was changed" if file in self.stamp else "turned up"

@@ -132,12 +132,12 @@ def _names(blueprint: Blueprint) -> list[str]:
     labels = [plain(label) for label in blueprint.classes]
     if blueprint.link == "logit":  # one output, the logit of the first of two classes
         pairs = zip((("above", 1), ("below", 0)), labels, strict=True)
-        said = [f"y[0] {side} 0, target[0] = {k}: class {label}" for (side, k), label in pairs]
+        meanings = [f"y[0] {side} 0, target[0] = {k}: class {label}" for (side, k), label in pairs]
     elif blueprint.several:
-        said = [f"y[{k}] above 0, target[{k}] = 1: it has label {label}" for k, label in enumerate(labels)]
+        meanings = [f"y[{k}] above 0, target[{k}] = 1: it has label {label}" for k, label in enumerate(labels)]
     else:
-        said = [f"y[{k}] the largest, target[0] = {k}: class {label}" for k, label in enumerate(labels)]
-    return [f"x[{k}]: {plain(name)}" for k, name in enumerate(blueprint.features)] + said
+        meanings = [f"y[{k}] the largest, target[0] = {k}: class {label}" for k, label in enumerate(labels)]
+    return [f"x[{k}]: {plain(name)}" for k, name in enumerate(blueprint.features)] + meanings
 
 
 def _samples(model: Any, blueprint: Blueprint, X: Any) -> Array:
