@@ -1,5 +1,5 @@
-# Every target creates .venv, installs what it needs (pinned by constraints.txt) and runs; a second call starts at once.
-# The environment is made by PYTHON: make test PYTHON=python3.12.
+# Every target creates .venv and installs its requirements (pinned by constraints.txt) if necessary, then runs.
+# PYTHON is the interpreter for the environment: make test PYTHON=python3.12.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,32 +13,30 @@ demo: $(VENV)/.installed
 	$(BIN)/meshnn reproduce synthetic --quick --out results/demo
 	@$(BIN)/meshnn reproduce report --out results/demo
 
-# A net in the browser, drawn and changed while it learns; make play DATA=table.csv for a table of your own.
+# A net in the browser that can be edited during training; make play DATA=table.csv uses a table.
 play: $(VENV)/.installed-play
 	$(BIN)/meshnn play $(DATA)
 
-# The page of meshnn play, built anew into the package: needs Node and npm, which nobody else does. A test builds it, too,
-# and compares.
+# Build the page of meshnn play into the package. Only this target needs Node and npm. A test also builds it and compares.
 play-assets:
 	cd play && npm ci --no-audit --no-fund --ignore-scripts && npm run --silent check && npm run --silent build
 
-# A run of the tests with mypy beside it, which without its cache takes as long as many tests and has its say at the end.
+# Run the tests and mypy in parallel, because mypy without its cache takes long; its report is printed last.
 define with-types
-@said=$$(mktemp); trap 'kill $$types 2>/dev/null; rm -f $$said' EXIT; trap 'exit 130' INT TERM; \
-$(BIN)/mypy >$$said 2>&1 & types=$$!; \
+@report=$$(mktemp); trap 'kill $$types 2>/dev/null; rm -f $$report' EXIT; trap 'exit 130' INT TERM; \
+$(BIN)/mypy >$$report 2>&1 & types=$$!; \
 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(1); tests=$$?; \
-wait $$types; right=$$?; types=; echo mypy; cat $$said; [ $$tests -eq 0 ] && [ $$right -eq 0 ]
+wait $$types; right=$$?; types=; echo mypy; cat $$report; [ $$tests -eq 0 ] && [ $$right -eq 0 ]
 endef
 
-# Two processes at work fill two processors: more threads in each would wait for one another, busily.
+# Two processes use two processors; more threads in each process would only wait for each other.
 test: export OMP_NUM_THREADS := 1
 test: export OPENBLAS_NUM_THREADS := 1
 test: $(VENV)/.installed-test
 	$(MAKE) --no-print-directory style
 	$(call with-types,-m "not slow" --hypothesis-profile=few)
 
-# All tests with all examples, also what takes long or starts many processes, and a sample of mutants, which all must be
-# noticed.
+# All tests with all examples, including slow ones, and a sample of mutants, all of which the tests must detect.
 test-all: $(VENV)/.installed-docs
 	$(MAKE) --no-print-directory style
 	$(call with-types)
@@ -46,25 +44,25 @@ test-all: $(VENV)/.installed-docs
 	$(BIN)/python tests/mutations.py --jobs 2
 	$(MAKE) --no-print-directory test-floors FLOORS="$(SAMPLE)"
 
-# The quick tests on every supported Python that this machine has (pyenv, uv, system), each in an environment of its own.
+# The fast tests on every installed supported Python (pyenv, uv, system), each in a separate environment.
 versions: $(VENV)/.installed-test
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s tests
 
-# The quick tests with the lowest versions of all dependencies.
+# The fast tests with the lowest supported versions of all dependencies.
 SAMPLE = tests/estimators/test_golden_behaviour.py tests/estimators/test_estimators.py tests/estimators/test_columns.py tests/storage/test_storage.py
 test-floors: $(VENV)/.installed-test
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/nox -s floors -- $(FLOORS)
 
-# The tests that depend on numbers, with other instruction sets, other numbers of threads and under load: an hour and more.
+# The numerical tests with other instruction sets, other numbers of threads and under load; takes over an hour.
 steady: $(VENV)/.installed-test
 	$(BIN)/python tests/steady.py --times 3
 
-# The tests of the engine on builds of the core that check every access to memory, and its threads for data races.
+# The tests of the engine with sanitizers for memory errors and data races.
 sanitize: $(VENV)/.installed-test
 	$(BIN)/python tests/sanitize.py address,undefined
 	$(BIN)/python tests/sanitize.py thread
 
-# A wheel with all instruction sets that runs on every Linux with glibc 2.28 or later; needs no compiler but ziglang.
+# A wheel with all instruction sets for every Linux with glibc 2.28 or later; ziglang is the compiler.
 wheel: $(VENV)/.installed-test
 	MESHNN_ZIG=1 MESHNN_GLIBC=2.28 $(BIN)/python -m build --wheel -q -C cmake.define.MESHNN_SETS=all -o build/wheel .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist build/wheel/*.whl
@@ -84,19 +82,19 @@ style: $(VENV)/.installed-test
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py --out results/bench.json
 
-# Time and memory of a gradient against neurons, edges, density, ticks, outputs and batch, beside PyTorch and JAX.
+# Time and memory of a gradient by neurons, edges, density, ticks, outputs and batch size, compared with PyTorch and JAX.
 study study-quick: $(VENV)/.installed-bench
 	cd benchmarks && ../$(BIN)/python -m scaling --out ../results/$@ $(if $(findstring quick,$@),--quick)
 
-# The ratios of the last `make bench` as one more line of the history, and the page of all of them.
+# Append the ratios of the last `make bench` to the history, and write the page of the history.
 bench-history: $(VENV)/.python
 	$(BIN)/python benchmarks/history.py --add results/bench.json --page results/history.html
 
-# The default estimators on 65 tables beside scikit-learn's: long the first time, then peers come from a cache.
+# The default estimators and those of scikit-learn on 65 tables; results of the latter are cached after the first run.
 tables: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/tables.py --jobs 2 --json results/tables.json
 
-# The site: pages, reference, and a gallery that is run. A warning is an error. Open build/site/index.html.
+# Build the site: pages, reference and an executed gallery. Warnings are errors. Open build/site/index.html.
 docs: export OMP_NUM_THREADS := 1
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -b html -E -W --keep-going -n -q docs build/site

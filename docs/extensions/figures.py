@@ -1,4 +1,4 @@
-"""Pictures of the gallery: figures of pyplot, and those that `meshnn.plots` makes, which pyplot does not know."""
+"""Figures of the gallery: those of pyplot, and those of `meshnn.plots` that are not registered in pyplot."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst
 
 _seen: set[int] = set()
-_kept: list[Figure] = []  # so that no other gets the id of one that was seen
+_kept: list[Figure] = []  # keep references, so that ids are not reused
 
 
 def drawn(found: dict[str, Any]) -> list[Figure]:
-    """All figures of a run: those of pyplot, then those that are the value of a name."""
+    """Return all figures of a run: those of pyplot, then those that are the value of a name."""
     from matplotlib import pyplot
 
     shown = [pyplot.figure(number) for number in pyplot.get_fignums()]
@@ -19,7 +19,7 @@ def drawn(found: dict[str, Any]) -> list[Figure]:
 
 
 def scrape(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
-    """Save the figures that a block has drawn; the lines that show them."""
+    """Save the figures of a block; return the lines that show them."""
     from matplotlib import pyplot
 
     paths = []

@@ -1,7 +1,7 @@
-"""The reference: a page for every public name and for every command, written from what the package says of itself.
+"""The reference: a page for every public name and every command, generated from docstrings and help texts.
 
-Public is what the modules in `PUBLIC` have in their `__all__`. Modules that are not there, or whose library is not, are
-left out, and the page of the reference says so.
+Public names are those in `__all__` of the modules in `PUBLIC`. Modules that cannot be imported, for example because a
+library is not installed, are left out, and the first page of the reference lists them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-#: Groups of modules that people import from, in the order of the page.
+#: Groups of modules with public names, in the order of the page.
 PUBLIC = {
     "Nets and estimators": (
         "meshnn", "meshnn.networks", "meshnn.estimators", "meshnn.topology", "meshnn.topology.lineage",
         "meshnn.plan", "meshnn.errors",
     ),
-    "Learning": ("meshnn.training", "meshnn.training.structure", "meshnn.losses"),
+    "Training": ("meshnn.training", "meshnn.training.structure", "meshnn.losses"),
     "Streams": ("meshnn.online", "meshnn.streaming", "meshnn.streaming.kalman", "meshnn.streaming.portable"),
     "Data": ("meshnn.tables.synthetic",),
-    "Pictures": ("meshnn.plots",),
-    "Other forms": (
+    "Plots": ("meshnn.plots",),
+    "Export and conversion": (
         "meshnn.export", "meshnn.export.c.writer", "meshnn.export.onnx", "meshnn.neat", "meshnn.torch", "meshnn.jax",
     ),
     "Other libraries": (
@@ -32,7 +32,7 @@ PUBLIC = {
         "meshnn.integrations.sktime", "meshnn.integrations.skl2onnx", "meshnn.integrations.networkx",
     ),
 }  # fmt: skip
-#: Of modules that are mostly for the library itself, what people meet.
+#: Public names of modules that are mostly internal.
 ONLY = {
     "meshnn.plan": ("Explanation",),
     "meshnn.streaming.kalman": ("KalmanSettings",),
@@ -43,7 +43,7 @@ ONLY = {
 
 
 def modules() -> dict[str, ModuleType | str]:
-    """Public modules by name; of those that cannot be imported, why."""
+    """Return the public modules by name; if one cannot be imported, the reason."""
     found: dict[str, ModuleType | str] = {}
     for name in (name for group in PUBLIC.values() for name in group):
         try:
@@ -54,12 +54,12 @@ def modules() -> dict[str, ModuleType | str]:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """What is in its `__all__`, or the part of it that is for people."""
+    """Return the public names of a module."""
     return list(ONLY.get(module.__name__, module.__all__))
 
 
 def pages() -> dict[str, str]:
-    """Of every public name, as `meshnn.networks.columns`, the page that it is on: an object has one only."""
+    """Return the page of every public name, such as `meshnn.networks.columns`; an object has a single page."""
     first: dict[int, str] = {}
     found = {}
     for name, module in modules().items():
@@ -74,15 +74,15 @@ def pages() -> dict[str, str]:
 
 
 def members(kind: type) -> dict[str, str]:
-    """What people use of a class, as far as this package describes it: names, and how autodoc calls their kind."""
+    """Return the public members of a class that this package documents, with their autodoc directives."""
     found = {}
     for name in dir(kind):
         homes = [base for base in kind.__mro__ if name in vars(base)]
-        told = [base for base in homes if getattr(vars(base)[name], "__doc__", None)]
-        if name.startswith("_") or not told or not told[0].__module__.startswith("meshnn"):
+        described = [base for base in homes if getattr(vars(base)[name], "__doc__", None)]
+        if name.startswith("_") or not described or not described[0].__module__.startswith("meshnn"):
             continue
         value = vars(homes[0])[name]
-        if re.fullmatch("set_.*_request", name):  # scikit-learn's, which it puts into classes of ours
+        if re.fullmatch("set_.*_request", name):  # methods that scikit-learn adds to subclasses
             continue
         if isinstance(value, property | cached_property):
             found[name] = "autoproperty"
@@ -92,12 +92,12 @@ def members(kind: type) -> dict[str, str]:
 
 
 def heading(text: str, line: str = "=") -> str:
-    """A heading of reStructuredText."""
+    """Return a reStructuredText heading."""
     return f"{text}\n{line * len(text)}\n\n"
 
 
 def object_page(name: str, value: Any) -> str:
-    """The page of one name."""
+    """Return the page of one name."""
     module, word = name.rsplit(".", 1)
     text = heading(word) + f".. currentmodule:: {module}\n\n"
     if inspect.isclass(value):
@@ -112,7 +112,7 @@ def object_page(name: str, value: Any) -> str:
 
 
 def wrapped(value: Any) -> list[str]:
-    """A value in lines; of a mapping, one a key."""
+    """Return a value as lines; a mapping has one line per key."""
     if isinstance(value, dict):
         return [f"{key!r}: {short(value[key])}" for key in value]
     if isinstance(value, list | tuple):
@@ -121,36 +121,36 @@ def wrapped(value: Any) -> list[str]:
 
 
 def short(value: Any) -> str:
-    """A value without places in memory."""
+    """Return the text of a value without memory addresses."""
     plain = value.__name__ if inspect.isclass(value) or inspect.isroutine(value) else repr(value)
     return re.sub(r" at 0x[0-9a-f]+|<locals>\.", "", plain)
 
 
 def first_line(value: Any) -> str:
-    """The first sentence of a docstring, for tables."""
+    """Return the first sentence of a docstring, for tables."""
     plain = inspect.isclass(value) or inspect.isroutine(value)
     text = (inspect.getdoc(value) or "") if plain else "A constant."
     return " ".join(text.split("\n\n")[0].split())
 
 
 def table(rows: list[tuple[str, str]]) -> str:
-    """Two columns: links and what is behind them."""
+    """Return a table with links and descriptions."""
     text = ".. list-table::\n   :widths: 35 65\n   :class: reference\n\n"
     return text + "".join(f"   * - {left}\n     - {right}\n" for left, right in rows) + "\n"
 
 
 def module_page(name: str, module: ModuleType, where: dict[str, str]) -> str:
-    """The page of a module: what it is, and its names."""
+    """Return the page of a module: its docstring and its names."""
     names = public_names(module)
     rows = [(f":doc:`{word} <{where[f'{name}.{word}']}>`", first_line(getattr(module, word))) for word in names]
-    # the pages of this module hang below it; names that live elsewhere are only linked
+    # the pages of this module are below it; names of other modules are only linked
     below = [f"{name}.{word}" for word in names if where[f"{name}.{word}"] == f"{name}.{word}"]
     tree = ".. toctree::\n   :hidden:\n\n" + "".join(f"   {page}\n" for page in below) + "\n" if below else ""
     return heading(name) + f"{inspect.getdoc(module) or ''}\n\n" + table(rows) + tree
 
 
 def option_lines(command: Any) -> str:
-    """Arguments and options of a command, as its help has them."""
+    """Return the arguments and options of a command with their help texts."""
     text = ""
     for kind in ("argument", "option"):
         shown = [part for part in command.params if part.param_type_name == kind and not getattr(part, "hidden", False)]
@@ -159,19 +159,19 @@ def option_lines(command: Any) -> str:
         rows = []
         for part in shown:
             names = [*part.opts, *part.secondary_opts] if kind == "option" else [part.name.upper()]
-            said = plain_help(" ".join((getattr(part, "help", None) or "").split()))
+            description = plain_help(" ".join((getattr(part, "help", None) or "").split()))
             default = part.default
             if part.required:
-                said += " *Required.*"
+                description += " *Required.*"
             elif default not in (None, False, "", ()) and not callable(default) and kind == "option":
-                said += f" Default: ``{getattr(default, 'value', default)}``."
-            rows.append((", ".join(f"``{name}``" for name in names), said or "..."))
+                description += f" Default: ``{getattr(default, 'value', default)}``."
+            rows.append((", ".join(f"``{name}``" for name in names), description or "..."))
         text += f".. rubric:: {kind.title()}s\n\n" + table(rows)
     return text
 
 
 def plain_help(text: str) -> str:
-    """Help as reStructuredText: no markup of rich; lines that are set in are commands."""
+    """Return a help text as reStructuredText, without rich markup; indented lines are commands."""
     plain = re.sub(r"\[/?(bold|dim|italic|cyan|green|yellow|red)\]", "", inspect.cleandoc(text or ""))
     parts = plain.replace("\b", "").replace("\\[", "[").split("\n\n")
     found: list[str] = []
@@ -188,7 +188,7 @@ def plain_help(text: str) -> str:
 
 
 def commands_page() -> str:
-    """The page of the command line, from the help of every command."""
+    """Return the page of the command line, from the help of every command."""
     from typer.main import get_command
 
     from meshnn.cli.commands import app
@@ -198,7 +198,7 @@ def commands_page() -> str:
     text += (
         "The guide :doc:`Use the command line <../how-to/use-the-command-line>` shows how the commands work together. "
     )
-    text += "``meshnn COMMAND --help`` prints what is here.\n\n" + option_lines(group)
+    text += "``meshnn COMMAND --help`` prints the same texts.\n\n" + option_lines(group)
     for name in group.commands:
         command = group.commands[name]
         usage = " ".join(part.name.upper() for part in command.params if part.param_type_name == "argument")
@@ -209,8 +209,8 @@ def commands_page() -> str:
 
 
 def start_page(found: dict[str, ModuleType | str]) -> str:
-    """The first page of the reference."""
-    text = heading("Reference") + "Every public name, as its docstring describes it, and every command.\n\n"
+    """Return the first page of the reference."""
+    text = heading("Reference") + "All public names with their docstrings, and all commands.\n\n"
     missing = {name: why for name, why in found.items() if isinstance(why, str)}
     for title, names in PUBLIC.items():
         there = [name for name in names if name not in missing]
@@ -219,18 +219,18 @@ def start_page(found: dict[str, ModuleType | str]) -> str:
             text += table([(f":doc:`{name} <{name}>`", first_line_of_module(found[name])) for name in there])
             text += ".. toctree::\n   :hidden:\n\n" + "".join(f"   {name}\n" for name in there) + "\n"
     if missing:
-        text += "Not in this build, since what they need is not installed: "
+        text += "Not in this build, because a required library is not installed: "
         text += ", ".join(f"``{name}``" for name in missing) + ".\n"
     return text
 
 
 def first_line_of_module(module: Any) -> str:
-    """The first sentence of what a module says of itself."""
+    """Return the first sentence of the docstring of a module."""
     return " ".join((inspect.getdoc(module) or "").split("\n\n")[0].split())
 
 
 def write(folder: Path) -> list[Path]:
-    """Write all pages; those that have not changed are left alone, so that Sphinx need not read them again."""
+    """Write all changed pages, so that Sphinx reads only these again."""
     found, where = modules(), pages()
     texts = {"index": start_page(found), "commands": commands_page()}
     for name, module in found.items():
@@ -253,6 +253,6 @@ def write(folder: Path) -> list[Path]:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """For Sphinx: write the pages before it looks for them."""
+    """Set up the Sphinx extension: write the pages before Sphinx reads sources."""
     app.connect("builder-inited", lambda app: write(Path(app.srcdir) / "api"))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

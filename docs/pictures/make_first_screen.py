@@ -1,9 +1,9 @@
-"""The picture at the top of the README: a mesh that learned two spirals with 80 of its 222 edges, and what it decides.
+"""The picture at the top of the README: a mesh pruned to 80 of 222 edges, and its decision regions for two spirals.
 
 python docs/pictures/make_first_screen.py [FILE]
 
-On one machine it gives the same bytes every time. Text is outlines, so no font is needed; ink and ground change places
-where the reader's screen is dark.
+On the same machine the output is reproducible. Text is drawn as outlines, so that no font is needed. CSS rules change
+the colours for dark screens.
 """
 
 import base64
@@ -24,16 +24,16 @@ from meshnn.training import structure
 
 HERE = Path(__file__).parent
 HIDDEN, EDGES, LEARNED, DRAWN = 12, 80, 700, 110
-GROUND = "#fefefe"  # no other thing in the picture has this colour
-#: What becomes what on a dark screen.
+GROUND = "#fefefe"  # nothing else in the picture has this colour
+#: Colours on light screens with their replacements on dark screens.
 DARK = {GROUND: "#0d1117", "#ffffff": "#0d1117", "#d9d9d9": "#3d444d", style.INK: "#e6edf3", style.FAINT: "#9198a1",
         style.POSITIVE: "#4aa3f0"}  # fmt: skip
-#: Where: the graph, and what is written around the regions.
+#: Parts where colours are replaced: the graph, and the text around the regions.
 PARTS = ("axes_1", "matplotlib\\.axis_1", "matplotlib\\.axis_2", "side-title")
 
 
 def learned():
-    """The model, its samples, and how many edges it began with and how often it is right."""
+    """Return the model, its samples, its initial number of edges and its accuracy."""
     X, y = spirals(1000, random_state=0)
     model = MeshClassifier(HIDDEN, structure=structure.Prune(to=EDGES), random_state=0)
     model.fit(X[:LEARNED], y[:LEARNED])
@@ -41,7 +41,7 @@ def learned():
 
 
 def figure():
-    """Graph on the left, regions on the right."""
+    """Return the figure with the graph on the left and the regions on the right."""
     model, X, y, began, right = learned()
     mesh = model.mesh_
     drawn = Figure(figsize=(9.0, 3.7), layout="constrained", facecolor=GROUND)
@@ -62,7 +62,7 @@ def figure():
 
 
 def for_dark_screens(text):
-    """The SVG with rules for dark screens; the regions and their outlines keep their colours."""
+    """Return the SVG with rules for dark screens; the regions and their outlines keep their colours."""
     rules = [f"#patch_1 path{{fill:{DARK[GROUND]} !important}}"]
     for light, dark in DARK.items():
         for kind in ("fill", "stroke"):
@@ -72,12 +72,12 @@ def for_dark_screens(text):
 
 
 def smaller(text):
-    """The SVG with tenths of points instead of millionths, and 64 colours in the regions."""
+    """Return the SVG with one decimal place instead of six, and 64 colours in the regions."""
     text = re.sub(r"(?<![\d.#])([1-9]\d*\.\d)\d+", r"\1", text)
     text = re.sub(r"(opacity|width): (0\.\d\d)\d+", r"\1: \2", text)
-    text = re.sub(r" *\n(?=[LQCMz\"])", "", text)  # letters part the numbers of a path
+    text = re.sub(r" *\n(?=[LQCMz\"])", "", text)  # letters separate the numbers of a path
     text = re.sub(r"(?<=\d) ?([LQCM]) ", r"\1", text)
-    text = re.sub(r' clip-path="[^"]*"', "", text)  # nothing sticks out
+    text = re.sub(r' clip-path="[^"]*"', "", text)  # nothing exceeds the clip path
     text = re.sub(r"\n +", "\n", text)
 
     def fewer(found):
@@ -90,7 +90,7 @@ def smaller(text):
 
 
 def main():
-    """Draw, adapt, write."""
+    """Draw, adapt and write the picture."""
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "first-screen.svg"
     save_figure(figure(), target)
     target.write_text(for_dark_screens(smaller(target.read_text())))

@@ -1,70 +1,70 @@
-// The page: what is heard goes to the views, what is pressed goes to the process that learns.
+// The page: messages of the training process go to the views, user actions become orders to the process.
 import { Curve, drawConfusion, drawRegions, drawScatter, type Picture, type Points } from "./charts";
 import { CLASSES } from "./colours";
 import { GraphView, number, type Graph, type Picked, type Score } from "./graph";
 import { packed, unpacked } from "./link";
-import { Wire, type Arrays, type Told } from "./wire";
+import { Wire, type Arrays, type Message } from "./wire";
 
 const $ = <T extends HTMLElement = HTMLElement>(id: string): T => document.getElementById(id) as T;
 const input = (id: string): HTMLInputElement => $(id);
 const select = (id: string): HTMLSelectElement => $(id);
 const button = (id: string): HTMLButtonElement => $(id);
 
-const KEY = `meshnn-play ${location.pathname}`; // what a reload goes on from
-const MOST_LINK = 200_000; // characters of a table that a link takes along
+const KEY = `meshnn-play ${location.pathname}`; // key of the state that a reload restores
+const MOST_LINK = 200_000; // maximum number of characters of a table in a link
 type Table = { name: string; text: string; target: string; impute: boolean; drop: string[]; columns: string[] };
 
-let data: Told | null = null, points: Points | null = null, picture: Picture | null = null;
-let settings: Told = { kind: "settings", running: false, solver: "adam", rate: 0.01, pace: 0, budget: 1000, ticks: 3, unit: "epoch", uses_rate: true };
+let data: Message | null = null, points: Points | null = null, picture: Picture | null = null;
+let settings: Message = { kind: "settings", running: false, solver: "adam", rate: 0.01, pace: 0, budget: 1000, ticks: 3, unit: "epoch", uses_rate: true };
 let table: Table | null = null, sample: [number, number] | null = null;
 let done = 0, greeted = false, lost = false, pictureDirty = true, curveDirty = true, saved = 0;
 let row = 0, playing = false, asking = 0, showAbsent = false, followsEnd = true;
 const curve = new Curve();
 
-const wire = new Wire(hear, gone);
+const wire = new Wire(receive, closed);
 const graph = new GraphView($<HTMLCanvasElement>("graph"), $("tip"), {
   edge: (add, src, dst) => wire.send("edge", { add, src, dst }),
   neuron: (add, id, bare = false) => wire.send("neuron", add ? { add, bare } : { add, id }),
   score: (src, dst) => wire.send("scores", { src, dst }),
   picked: showPicked,
-  say,
+  showStatus,
 });
 
-// -- what is heard
+// -- messages
 
-let heard = 0, slow = false;
-function hear(told: Told, arrays: Arrays): void {
-  heard = performance.now();
-  if (slow) { slow = false; say(""); }
-  switch (told.kind) {
-    case "hello": greet(told); break;
-    case "data": takeData(told, arrays); break;
-    case "graph": takeGraph(told as unknown as Graph & Told); break;
-    case "settings": takeSettings(told); break;
-    case "frame": takeFrame(told, arrays); break;
+let lastMessage = 0, slow = false;
+function receive(message: Message, arrays: Arrays): void {
+  lastMessage = performance.now();
+  if (slow) { slow = false; showStatus(""); }
+  switch (message.kind) {
+    case "hello": greet(message); break;
+    case "data": takeData(message, arrays); break;
+    case "graph": takeGraph(message as unknown as Graph & Message); break;
+    case "settings": takeSettings(message); break;
+    case "frame": takeFrame(message, arrays); break;
     case "regions":
-      picture = { kind: "regions", size: told.size, low: told.low, high: told.high, best: arrays.best as Uint8Array, sure: arrays.sure as Uint8Array };
+      picture = { kind: "regions", size: message.size, low: message.low, high: message.high, best: arrays.best as Uint8Array, sure: arrays.sure as Uint8Array };
       if (arrays.x) points = { x: arrays.x as Float32Array, y: arrays.y as Float32Array, label: arrays.label as Uint8Array, train: 1e9 };
       pictureDirty = true; break;
-    case "confusion": picture = { kind: "confusion", counts: told.counts, classes: data?.classes ?? [] }; pictureDirty = true; break;
-    case "scatter": picture = { kind: "scatter", true: arrays.true as Float32Array, found: arrays.found as Float32Array, target: told.target }; pictureDirty = true; break;
-    case "table": takeTable(told); break;
-    case "scores": takeScores(told); break;
-    case "born": graph.bornAt(told.id); graph.pick({ neuron: told.id }); break;
-    case "said": say(told.text); break;
-    case "error": complain(told.text); stay(told.order); break;
-    case "python": showText("Python that learns the same graph", told.text); break;
-    case "file": download(told.name, new Blob([arrays.content as Uint8Array<ArrayBuffer>])); break;
+    case "confusion": picture = { kind: "confusion", counts: message.counts, classes: data?.classes ?? [] }; pictureDirty = true; break;
+    case "scatter": picture = { kind: "scatter", true: arrays.true as Float32Array, found: arrays.found as Float32Array, target: message.target }; pictureDirty = true; break;
+    case "table": takeTable(message); break;
+    case "scores": takeScores(message); break;
+    case "born": graph.bornAt(message.id); graph.pick({ neuron: message.id }); break;
+    case "status": showStatus(message.text); break;
+    case "error": showError(message.text); stay(message.order); break;
+    case "python": showText("Python code that trains the same graph", message.text); break;
+    case "file": download(message.name, new Blob([arrays.content as Uint8Array<ArrayBuffer>])); break;
   }
 }
 
-function greet(told: Told): void {
-  fill("set", Object.entries(told.sets as Record<string, string>));
-  fill("solver", (told.solvers as string[]).map((name) => [name, SOLVER_NAMES[name] ?? name]));
-  fill("pace", (told.paces as number[]).map((pace) => [String(pace), pace ? `${pace.toLocaleString("en")} a sec.` : "full speed"]));
-  fill("graph-kind", (told.graphs as string[]).map((name) => [name, GRAPH_NAMES[name] ?? name]));
-  fill("activation", (told.activations as string[]).map((name) => [name, name]));
-  if (told.table?.name) takeTable(told.table);
+function greet(message: Message): void {
+  fill("set", Object.entries(message.sets as Record<string, string>));
+  fill("solver", (message.solvers as string[]).map((name) => [name, SOLVER_NAMES[name] ?? name]));
+  fill("pace", (message.paces as number[]).map((pace) => [String(pace), pace ? `${pace.toLocaleString("en")} per sec.` : "full speed"]));
+  fill("graph-kind", (message.graphs as string[]).map((name) => [name, GRAPH_NAMES[name] ?? name]));
+  fill("activation", (message.activations as string[]).map((name) => [name, name]));
+  if (message.table?.name) takeTable(message.table);
   greeted = true;
   void reopen();
 }
@@ -75,37 +75,37 @@ function fill(id: string, options: [string, string][]): void {
   select(id).replaceChildren(...options.map(([value, text]) => new Option(text, value)));
 }
 
-function takeData(told: Told, arrays: Arrays): void {
-  const other = data === null || data.name !== told.name || data.title !== told.title;
-  data = told;
+function takeData(message: Message, arrays: Arrays): void {
+  const other = data === null || data.name !== message.name || data.title !== message.title;
+  data = message;
   whole = false;
-  $("alert").hidden = true; // what was wrong is mended, or given up
-  points = arrays.label ? { x: arrays.x as Float32Array, y: arrays.y as Float32Array, label: arrays.label as Uint8Array, train: told.train } : null;
+  $("alert").hidden = true; // the error was fixed or is obsolete
+  points = arrays.label ? { x: arrays.x as Float32Array, y: arrays.y as Float32Array, label: arrays.label as Uint8Array, train: message.train } : null;
   sample = null;
   input("row").value = String(row = 0);
   if (other) graph.layout.held.clear();
   if (placed) { graph.layout.held = placed; placed = null; }
   curve.clear();
-  say("");
-  curve.figure = told.figure;
+  showStatus("");
+  curve.figure = message.figure;
   const options = select("set").options;
-  if (told.name === "table" && ![...options].some((o) => o.value === "table")) select("set").add(new Option("", "table"));
+  if (message.name === "table" && ![...options].some((o) => o.value === "table")) select("set").add(new Option("", "table"));
   for (const option of options) if (option.value === "table" && table) option.text = table.name;
-  select("set").value = told.name;
-  input("seed").value = told.seed;
-  $("table").hidden = told.name !== "table";
-  $("notes").replaceChildren(...(told.notes as string[]).map((text) => Object.assign(document.createElement("li"), { textContent: text })));
-  $("paper").textContent = told.paper ? `The paper: ${told.paper}.` : "";
-  const classes = told.task === "classify";
-  $("rate-name").textContent = told.streams ? "last 300" : classes ? "accuracy" : "";
-  $("test-name").textContent = told.streams ? "" : classes ? "on test rows" : "R², test rows";
+  select("set").value = message.name;
+  input("seed").value = message.seed;
+  $("table").hidden = message.name !== "table";
+  $("notes").replaceChildren(...(message.notes as string[]).map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+  $("paper").textContent = message.paper ? `The paper: ${message.paper}.` : "";
+  const classes = message.task === "classify";
+  $("rate-name").textContent = message.streams ? "last 300" : classes ? "accuracy" : "";
+  $("test-name").textContent = message.streams ? "" : classes ? "on test rows" : "R², test rows";
   $("accuracy").parentElement!.hidden = !classes;
-  $("test").parentElement!.hidden = told.streams;
-  input("row").max = String(told.train + told.test - 1);
-  input("row").parentElement!.hidden = told.streams;
-  $("picture-name").textContent = classes ? (told.flat ? "Decision regions" : "Predicted against true, test rows") : "Predicted against true, test rows";
+  $("test").parentElement!.hidden = message.streams;
+  input("row").max = String(message.train + message.test - 1);
+  input("row").parentElement!.hidden = message.streams;
+  $("picture-name").textContent = classes ? (message.flat ? "Decision regions" : "Predicted against true, test rows") : "Predicted against true, test rows";
   $("curve-name").textContent = classes ? "Accuracy and loss" : "R² and loss";
-  const legend = classes && told.flat ? (told.classes as string[]) : [];
+  const legend = classes && message.flat ? (message.classes as string[]) : [];
   $("legend").replaceChildren(...legend.map((name, k) => {
     const item = document.createElement("span"), dot = document.createElement("i");
     dot.style.background = CLASSES[k % CLASSES.length];
@@ -113,12 +113,12 @@ function takeData(told: Told, arrays: Arrays): void {
     item.append(dot, name);
     return item;
   }));
-  graph.labels = { inputs: told.features, outputs: classes ? told.classes : [table?.target ?? ""] };
+  graph.labels = { inputs: message.features, outputs: classes ? message.classes : [table?.target ?? ""] };
   pictureDirty = curveDirty = true;
 }
 
-function takeTable(told: Told): void {
-  table = { name: told.name, text: told.text ?? (table?.name === told.name ? table?.text ?? "" : ""), target: told.target, impute: told.impute, drop: told.drop, columns: told.columns };
+function takeTable(message: Message): void {
+  table = { name: message.name, text: message.text ?? (table?.name === message.name ? table?.text ?? "" : ""), target: message.target, impute: message.impute, drop: message.drop, columns: message.columns };
   fill("target", table.columns.map((name) => [name, name]));
   fill("drop", table.columns.map((name) => [name, name]));
   select("target").value = table.target;
@@ -127,77 +127,77 @@ function takeTable(told: Told): void {
   $("table").hidden = false;
 }
 
-function takeGraph(told: Graph & Told): void {
+function takeGraph(message: Graph & Message): void {
   const ticks = graph.net?.ticks;
   whole = false;
-  if (graph.net) { say(""); $("alert").hidden = true; } // what was said was of the net before
-  graph.set(told);
+  if (graph.net) { showStatus(""); $("alert").hidden = true; } // the old messages were about the previous net
+  graph.set(message);
   $("wait").hidden = true;
-  button("undo").disabled = !told.undo;
-  button("redo").disabled = !told.redo;
-  const hidden = told.names.length - told.inputs - told.outputs - (told.bias ? 1 : 0), live = told.src.length - told.dead.length;
-  $("size").textContent = `${hidden} hidden, ${told.src.length.toLocaleString("en")} edges${told.dead.length ? `, ${live.toLocaleString("en")} alive` : ""}`;
+  button("undo").disabled = !message.undo;
+  button("redo").disabled = !message.redo;
+  const hidden = message.names.length - message.inputs - message.outputs - (message.bias ? 1 : 0), live = message.src.length - message.dead.length;
+  $("size").textContent = `${hidden} hidden, ${message.src.length.toLocaleString("en")} edges${message.dead.length ? `, ${live.toLocaleString("en")} alive` : ""}`;
   keep("hidden", hidden);
-  input("tick").max = String(told.ticks);
-  if (ticks !== told.ticks && followsEnd) setTick(told.ticks); else setTick(Math.min(graph.tick, told.ticks));
+  input("tick").max = String(message.ticks);
+  if (ticks !== message.ticks && followsEnd) setTick(message.ticks); else setTick(Math.min(graph.tick, message.ticks));
   showPicked(graph.picked);
   if (showAbsent) ask();
 }
 
-function takeSettings(told: Told): void {
-  settings = told;
+function takeSettings(message: Message): void {
+  settings = message;
   const run = button("run");
-  run.textContent = told.running ? "Pause" : "Run";
-  run.setAttribute("aria-pressed", String(told.running));
-  select("solver").value = told.solver;
-  keep("rate", told.rate); keep("budget", told.budget); keep("ticks", told.ticks);
-  select("pace").value = String(told.pace);
-  input("rate").disabled = !told.uses_rate;
-  input("rate").title = told.uses_rate ? "" : "This solver finds its steps itself";
-  $("unit").textContent = told.unit === "sample" ? "samples" : "epochs";
+  run.textContent = message.running ? "Pause" : "Run";
+  run.setAttribute("aria-pressed", String(message.running));
+  select("solver").value = message.solver;
+  keep("rate", message.rate); keep("budget", message.budget); keep("ticks", message.ticks);
+  select("pace").value = String(message.pace);
+  input("rate").disabled = !message.uses_rate;
+  input("rate").title = message.uses_rate ? "" : "This solver determines its step sizes";
+  $("unit").textContent = message.unit === "sample" ? "samples" : "epochs";
 }
-function stay(order?: string): void { // what was refused is not what there is
+function stay(order?: string): void { // show the actual settings again after a refused order
   if (order === "sample") input("row").value = String(row);
   takeSettings(settings);
   if (data) { select("set").value = data.name; keep("seed", data.seed); }
 }
 function keep(id: string, value: number): void { if (document.activeElement !== $(id)) input(id).value = String(value); }
 
-function takeFrame(told: Told, arrays: Arrays): void {
-  if (graph.net && told.version === graph.net.version) {
+function takeFrame(message: Message, arrays: Arrays): void {
+  if (graph.net && message.version === graph.net.version) {
     graph.take(arrays.weights as Float32Array, arrays.states as Float32Array);
     whole = true;
   }
-  done = told.done;
+  done = message.done;
   const text = (v: number | null, digits = 3): string => (v === null ? "–" : v.toFixed(digits));
-  $("accuracy").textContent = data?.task === "regress" ? "" : text(told.rate);
-  $("test").textContent = data?.streams ? "" : text(told.test);
-  $("loss").textContent = told.loss === null ? "–" : number(told.loss);
+  $("accuracy").textContent = data?.task === "regress" ? "" : text(message.rate);
+  $("test").textContent = data?.streams ? "" : text(message.test);
+  $("loss").textContent = message.loss === null ? "–" : number(message.loss);
   $("done").textContent = done.toLocaleString("en");
-  curve.add(done, told.loss, told.rate, told.test);
+  curve.add(done, message.loss, message.rate, message.test);
   curveDirty = true;
 }
 
-function takeScores(told: Told): void {
-  const edges = told.edges as Score[];
-  if (told.src && told.dst) graph.scored(told.src, told.dst, edges[0]);
-  else if (showAbsent && told.version === graph.net?.version) { graph.absent = edges.filter(([, , v]) => v !== 0); graph.dirty = true; }
+function takeScores(message: Message): void {
+  const edges = message.edges as Score[];
+  if (message.src && message.dst) graph.scored(message.src, message.dst, edges[0]);
+  else if (showAbsent && message.version === graph.net?.version) { graph.absent = edges.filter(([, , v]) => v !== 0); graph.dirty = true; }
 }
 
-function gone(reason: string): void {
+function closed(reason: string): void {
   lost = true;
   settings.running = false;
   button("run").textContent = "Run";
   $("wait").hidden = graph.net !== null;
   $("wait").textContent = "";
-  complain(reason, graph.net !== null);
+  showError(reason, graph.net !== null);
   for (const item of document.querySelectorAll<HTMLButtonElement>("header .bar:first-of-type button, #left button[data-file], #python, #new, #add, #remove, #absent")) item.disabled = true;
 }
 
-// -- words
+// -- texts
 
-function say(text: string): void { $("status").textContent = text; }
-function complain(text: string, link = false): void {
+function showStatus(text: string): void { $("status").textContent = text; }
+function showError(text: string, link = false): void {
   $("alert-text").textContent = text;
   $("alert-more").replaceChildren();
   if (link) {
@@ -216,7 +216,7 @@ function download(name: string, content: Blob): void {
   const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(content), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-  say(`${name} is written`);
+  showStatus(`${name} was saved`);
 }
 
 function showPicked(what: Picked): void {
@@ -237,9 +237,9 @@ function ask(): void {
   wire.send("scores", what && "neuron" in what ? { src: what.neuron } : {});
 }
 
-// -- the whole state
+// -- the state of the page
 
-let whole = false; // whether data, graph and weights belong together: they come one after the other
+let whole = false; // whether data, graph and weights, which arrive one after the other, belong together
 let lastWhole: Record<string, unknown> | null = null;
 function state(): Record<string, unknown> | null {
   const net = graph.net;
@@ -259,12 +259,12 @@ async function address(): Promise<string> {
   return `${location.origin}${location.pathname}#s=${await packed(state() ?? lastWhole)}`;
 }
 async function showLink(): Promise<void> {
-  if (!state() && !lastWhole) { say("There is no net yet."); return; }
+  if (!state() && !lastWhole) { showStatus("There is no net yet."); return; }
   const large = data?.name === "table" && (table?.text.length ?? 0) > MOST_LINK;
-  showText("A link with the whole net", await address());
-  say(large ? `${table!.name} is too large for a link: load it before the link is opened` : "Whoever runs meshnn play can open what stands behind # with their own address.");
+  showText("Link to this net", await address());
+  showStatus(large ? `${table!.name} is too large for a link: load the table before the link is opened` : "To open it in another meshnn play, copy the part that starts with # to the end of its address.");
 }
-let placed: Map<string, [number, number]> | null = null; // where the neurons of a link are, until its net comes
+let placed: Map<string, [number, number]> | null = null; // positions of the neurons of a link, until its net arrives
 function takeState(found: any): void {
   const right = ([, at]: [string, unknown]): boolean => Array.isArray(at) && at.length === 2 && at.every(Number.isFinite);
   placed = new Map(Object.entries(found.place ?? {}).filter(right) as [string, [number, number]][]);
@@ -275,8 +275,8 @@ function takeState(found: any): void {
 async function reopen(): Promise<void> {
   const hash = location.hash.startsWith("#s=") ? location.hash.slice(3) : "";
   if (hash) {
-    history.replaceState(null, "", location.pathname); // else a reload would go back to it
-    try { takeState(await unpacked(hash)); } catch { complain("The link is damaged: it does not hold a net. Copy it again, whole."); }
+    history.replaceState(null, "", location.pathname); // otherwise a reload would restore it
+    try { takeState(await unpacked(hash)); } catch { showError("The link is damaged. Copy the whole link again."); }
     return;
   }
   const kept = sessionStorage.getItem(KEY);
@@ -286,7 +286,7 @@ function keepState(): void {
   const now = state();
   if (!now || lost) return;
   lastWhole = now;
-  try { sessionStorage.setItem(KEY, JSON.stringify(now)); } catch { /* full: a reload then begins anew */ }
+  try { sessionStorage.setItem(KEY, JSON.stringify(now)); } catch { /* storage is full: a reload starts with a new net */ }
 }
 
 // -- ticks
@@ -310,7 +310,7 @@ function stepTick(by: number): void {
   followsEnd = graph.tick >= last;
 }
 
-// -- what is pressed
+// -- user actions
 
 const press = (id: string, act: () => void): void => button(id).addEventListener("click", act);
 const run = (): void => wire.send("run", { on: !settings.running });
@@ -334,8 +334,8 @@ const toggleAbsent = (): void => {
   showAbsent = !showAbsent;
   button("absent").setAttribute("aria-pressed", String(showAbsent));
   graph.absent = []; graph.dirty = true;
-  say("");
-  if (showAbsent) { ask(); say("Dotted: the absent edges with the largest gradients; of a neuron that is selected, all of its own. Click one to add it."); }
+  showStatus("");
+  if (showAbsent) { ask(); showStatus("Dotted: the absent edges with the largest gradients, or all those of the selected neuron. Click one to add it."); }
 };
 press("absent", toggleAbsent);
 press("tick-play", () => { followsEnd = false; playTicks(!playing); });
@@ -353,14 +353,14 @@ select("activation").addEventListener("change", () => {
 input("row").addEventListener("change", () => {
   const asked = Number(input("row").value);
   wire.send("sample", { index: asked });
-  if (!Number.isInteger(asked) || asked < 0 || asked > Number(input("row").max)) return; // it will be refused
+  if (!Number.isInteger(asked) || asked < 0 || asked > Number(input("row").max)) return; // the process refuses it
   row = asked;
   sample = null; pictureDirty = true;
 });
 const chosenTable = () => ({ target: select("target").value, impute: input("impute").checked, drop: [...select("drop").selectedOptions].map((o) => o.value) });
 for (const id of ["target", "drop", "impute"]) $(id).addEventListener("change", () => wire.send("table", chosenTable()));
 async function readFile(file: File): Promise<void> {
-  if (file.size > 5_000_000) { complain(`${file.name} has ${file.size.toLocaleString("en")} bytes, expected at most 5,000,000; take fewer rows, or learn it with meshnn fit ${file.name}`); return; }
+  if (file.size > 5_000_000) { showError(`${file.name} has ${file.size.toLocaleString("en")} bytes, expected at most 5,000,000; use fewer rows, or train with meshnn fit ${file.name}`); return; }
   const text = await file.text();
   table = { name: file.name, text, target: "", impute: false, drop: [], columns: [] };
   $("alert").hidden = true;
@@ -386,12 +386,12 @@ press("help", help);
 const theme = (): void => {
   const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
   document.documentElement.dataset.theme = dark ? "light" : "dark";
-  try { localStorage.setItem("meshnn-theme", dark ? "light" : "dark"); } catch { /* not kept, then */ }
+  try { localStorage.setItem("meshnn-theme", dark ? "light" : "dark"); } catch { /* storage is not available */ }
   graph.repaint();
   pictureDirty = curveDirty = true;
 };
 press("theme", theme);
-try { const kept = localStorage.getItem("meshnn-theme"); if (kept) document.documentElement.dataset.theme = kept; } catch { /* as the system has it */ }
+try { const kept = localStorage.getItem("meshnn-theme"); if (kept) document.documentElement.dataset.theme = kept; } catch { /* use the theme of the system */ }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { graph.repaint(); pictureDirty = curveDirty = true; });
 
 $("picture").addEventListener("click", (e) => {
@@ -419,7 +419,7 @@ addEventListener("hashchange", () => void reopen());
 addEventListener("pagehide", keepState);
 new ResizeObserver(() => (pictureDirty = curveDirty = true)).observe($("right"));
 
-// -- sixty times a second
+// -- animation: 60 frames per second
 
 const frames: number[] = [];
 let before = 0;
@@ -432,7 +432,7 @@ function frame(now: number): void {
     if (next >= graph.net.ticks) { setTick(graph.net.ticks); pause ||= now; if (now - pause > 900) { pause = 0; setTick(0); } } else setTick(next);
   }
   before = now;
-  if (settings.running && !slow && settings.pace !== 1 && now - heard > 2000) { slow = true; say("working … what is run for the first time is compiled first, which takes some seconds"); }
+  if (settings.running && !slow && settings.pace !== 1 && now - lastMessage > 2000) { slow = true; showStatus("working … the first run compiles code, which takes some seconds"); }
   if (showAbsent && settings.running && now - asking > 700) ask();
   graph.frame(now);
   if (pictureDirty && picture) {
@@ -448,7 +448,7 @@ function frame(now: number): void {
 let pause = 0, drawn = 0;
 requestAnimationFrame(frame);
 
-// For tests, and for whoever is curious: where neurons are, and how many frames a second there are.
+// For tests: positions of neurons, and frames per second.
 Object.assign(window, {
   meshnnPlay: {
     where: (id: string) => { const at = graph.where(id), box = $("graph").getBoundingClientRect(); return at && [at[0] + box.left, at[1] + box.top]; },

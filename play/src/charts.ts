@@ -1,4 +1,4 @@
-// What the net makes of the samples, and how loss and accuracy went.
+// Charts: decision regions, confusion matrix, predictions, and the curves of loss and accuracy.
 import { CLASSES, mixed, rgb, themeNow } from "./colours";
 import { number } from "./graph";
 
@@ -6,7 +6,7 @@ export type Regions = { kind: "regions"; size: number; low: number[]; high: numb
 export type Points = { x: Float32Array; y: Float32Array; label: Uint8Array; train: number };
 export type Picture = Regions | { kind: "confusion"; counts: number[][]; classes: string[] } | { kind: "scatter"; true: Float32Array; found: Float32Array; target: string };
 
-/** A canvas in the units of CSS, sharp on every screen. */
+/** Return a context in CSS units with the resolution of the screen. */
 export function ready(canvas: HTMLCanvasElement): [CanvasRenderingContext2D, number, number] {
   const ratio = Math.min(devicePixelRatio || 1, 2), w = canvas.clientWidth, h = canvas.clientHeight;
   const width = Math.max(Math.round(w * ratio), 1), height = Math.max(Math.round(h * ratio), 1);
@@ -19,7 +19,7 @@ export function ready(canvas: HTMLCanvasElement): [CanvasRenderingContext2D, num
 const rem = (): number => parseFloat(getComputedStyle(document.documentElement).fontSize);
 
 function mark(c: CanvasRenderingContext2D, kind: number, x: number, y: number, r: number): void {
-  switch (kind % 4) { // classes differ in shape, not in colour alone
+  switch (kind % 4) { // classes differ in shape and colour
     case 0: c.moveTo(x + r, y); c.arc(x, y, r, 0, 2 * Math.PI); break;
     case 1: c.rect(x - r * 0.9, y - r * 0.9, r * 1.8, r * 1.8); break;
     case 2: c.moveTo(x, y - r * 1.2); c.lineTo(x + r * 1.1, y + r * 0.8); c.lineTo(x - r * 1.1, y + r * 0.8); c.closePath(); break;
@@ -112,7 +112,7 @@ export class Curve {
     if (last && done < last[0]) this.clear();
     if (loss === null || (last && done === last[0])) return;
     this.rows.push([done, loss, rate ?? NaN, test ?? NaN]);
-    if (this.rows.length > 1200) this.rows = this.rows.filter((_, k) => k % 2 === 0 || k > this.rows.length - 50); // fewer of long ago
+    if (this.rows.length > 1200) this.rows = this.rows.filter((_, k) => k % 2 === 0 || k > this.rows.length - 50); // thin out old points
   }
 
   draw(canvas: HTMLCanvasElement): void {

@@ -1,4 +1,4 @@
-// Okabe and Ito's colours, which the colour-blind can tell apart; classes have shapes, too.
+// Colours of Okabe and Ito, which colour-blind people can distinguish; classes also differ in shape.
 export const CLASSES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b3a500", "#7a5195", "#8c6d46", "#6b7280"];
 export type Theme = { dark: boolean; ground: string; card: string; ink: string; quiet: string; line: string; plus: string; minus: string };
 

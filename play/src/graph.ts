@@ -1,4 +1,4 @@
-// The graph: drawn, walked through and edited with mouse, finger or keys.
+// The view of the graph, which can be edited with mouse, touch or keys.
 import { Layout, WIDTH, HEIGHT, type Net, type Node } from "./layout";
 import { CanvasPainter, SvgPainter, type Curve, type Painter } from "./painter";
 import { CLASSES, mixed, themeNow, type Theme } from "./colours";
@@ -11,12 +11,12 @@ export interface Orders {
   neuron(add: boolean, id?: string, bare?: boolean): void;
   score(src: string, dst: string): void;
   picked(what: Picked): void;
-  say(text: string): void;
+  showStatus(text: string): void;
 }
 type Line = { at: number; curve?: Curve; loop?: [number, number, number]; head?: [number, number, number] };
 
 const LEVELS = 7, ARROWS = 420, FLOWING = 1200, PIECE = 70, MOST_DOTS = 1.6e6, SEEN = 1400;
-/** Of a large net: how many pieces are drawn in a frame, how many frames pass between two sheets, and which are drawn at all. */
+/** Limits for large nets: pieces drawn per frame, frames between two sheets, and edges that are drawn (every n-th). */
 const EASE = [{ pieces: 3, rest: 0, every: 1 }, { pieces: 2, rest: 6, every: 1 }, { pieces: 2, rest: 20, every: 2 }, { pieces: 2, rest: 40, every: 4 }, { pieces: 2, rest: 60, every: 8 }];
 export const number = (v: number): string => (v === 0 ? "0" : Math.abs(v) >= 0.001 && Math.abs(v) < 10000 ? v.toPrecision(3) : v.toExponential(1)).replaceAll("-", "−");
 
@@ -26,14 +26,14 @@ export class GraphView {
   states: Float32Array = new Float32Array();
   labels: { inputs: string[]; outputs: string[] } = { inputs: [], outputs: [] };
   layout = new Layout();
-  tick = 0; // with a fraction: on the way to the next
+  tick = 0; // a fraction is an animation between two ticks
   absent: Score[] = [];
   picked: Picked = null;
   moving = false;
   dirty = true;
-  private stale = true; // whether edges look otherwise than when they were last drawn
-  private shift = true; // whether they run otherwise
-  private front = document.createElement("canvas"); // the edges of a large net: drawn in pieces, a few a frame
+  private stale = true; // whether the style of edges changed after the last drawing
+  private shift = true; // whether their paths changed
+  private front = document.createElement("canvas"); // the edges of a large net, drawn in pieces over several frames
   private back = document.createElement("canvas");
   private pieces: { key: string; lines: Line[] }[] = [];
   private top = 1;
@@ -43,10 +43,10 @@ export class GraphView {
   private eased = 0;
   private frames = 0;
   private nextSheet = 0;
-  private blank = true; // nothing of this graph has been drawn: then all of it at once
+  private blank = true; // nothing of this graph has been drawn yet: draw all of it at once
   private news: { came: Set<number>; went: Line[]; until: number } | null = null;
-  private bare = false; // a graph without weights: they are just coming
-  private urgent = false; // somebody's hand is on it
+  private bare = false; // the weights have not arrived yet
+  private urgent = false; // the user is dragging it
   private settling = false;
   private dead = new Set<number>();
   private from: Node | null = null; // an edge that is being drawn
@@ -57,8 +57,8 @@ export class GraphView {
   private asked = "";
   private answer: Score | null = null;
   private lines: Line[] = [];
-  private born: [number, number] | null = null; // where the next neuron is to be
-  private left = false; // whether the pointer has left the neuron that it began at: to come back draws a loop
+  private born: [number, number] | null = null; // position of the next neuron
+  private left = false; // whether the pointer has left the first neuron; coming back draws a self-loop
 
   constructor(private canvas: HTMLCanvasElement, private tip: HTMLElement, private orders: Orders) {
     canvas.addEventListener("pointerdown", (e) => this.down(e));
@@ -70,7 +70,7 @@ export class GraphView {
     new ResizeObserver(() => this.resize()).observe(canvas);
   }
 
-  // -- what is shown
+  // -- contents
 
   set(net: Graph): void {
     const was = this.net, old = this.lines;
@@ -97,7 +97,7 @@ export class GraphView {
   }
   repaint(): void { this.stale = this.shift = this.dirty = true; }
 
-  /** What came and what went is seen for a moment. */
+  /** Highlight added and removed edges for a moment. */
   private mark(was: Graph, old: Line[], net: Graph): void {
     const name = (g: Graph, k: number): string => `${g.names[g.src[k]]} ${g.names[g.dst[k]]}`;
     const before = new Set(was.src.map((_, k) => name(was, k))), after = new Set(net.src.map((_, k) => name(net, k)));
@@ -124,13 +124,13 @@ export class GraphView {
     if (w && h) { this.canvas.width = Math.round(w * ratio); this.canvas.height = Math.round(h * ratio); this.pieces = []; this.settling = this.blank = this.urgent = true; this.nextSheet = 0; this.repaint(); }
   }
 
-  /** Dots for a unit of CSS; fewer where a large net on a large screen would take too long to be drawn. */
+  /** Return the pixels per CSS unit; fewer if drawing a large net on a large screen would take too long. */
   private ratio(): number {
     const { clientWidth: w, clientHeight: h } = this.canvas, large = (this.net?.src.length ?? 0) > ARROWS;
     return Math.min(devicePixelRatio || 1, 2, large ? Math.sqrt(MOST_DOTS / Math.max(w * h, 1)) : 2);
   }
 
-  /** Frames that come late are a sign that drawing takes too long: then less of a large net is drawn in each. */
+  /** Draw less of a large net per frame if frames are late. */
   private watch(now: number): void {
     const took = Math.min(now - this.last, 250);
     this.last = now;
@@ -140,7 +140,7 @@ export class GraphView {
     else if (this.usual < 18 && this.ease > 0 && now - this.eased > 3000) { this.ease--; this.eased = now; }
   }
 
-  /** Once a frame; draws if there is something new. */
+  /** Draw if something has changed; called once per frame. */
   frame(now: number): void {
     this.watch(now);
     this.frames++;
@@ -164,7 +164,7 @@ export class GraphView {
     this.paintRest(p, w, h, theme);
   }
 
-  /** Some of the edges of a large net, on a sheet that takes the place of the last one when all are drawn. */
+  /** Draw some edges of a large net on a sheet, which replaces the previous sheet when all are drawn. */
   private drawnInPieces(w: number, h: number, theme: Theme): boolean {
     if (!this.pieces.length) {
       if (!this.stale || this.frames < this.nextSheet) return false;
@@ -203,7 +203,7 @@ export class GraphView {
   // -- drawing
 
   private box(w: number, h: number): { left: number; right: number; top: number; sx: number; sy: number; unit: number } {
-    const unit = Math.min(Math.max(Math.sqrt(w * h) / 40, 9), 34); // of a neuron
+    const unit = Math.min(Math.max(Math.sqrt(w * h) / 40, 9), 34); // size of a neuron
     const named = w > 520 && this.labels.inputs.length <= 26;
     const widest = named ? Math.max(0, ...this.labels.inputs.map((t) => Math.min(t.length, 16))) : 0;
     const last = Math.max(0, ...this.labels.outputs.map((t) => Math.min(t.length, 14)));
@@ -226,7 +226,7 @@ export class GraphView {
   private course(a: Node, b: Node, box: ReturnType<GraphView["box"]>): { curve?: Curve; loop?: [number, number, number]; head: [number, number, number] } {
     const x0 = box.left + a.x * box.sx, y0 = box.top + a.y * box.sy, x1 = box.left + b.x * box.sx, y1 = box.top + b.y * box.sy;
     const ra = this.radius(a, box.unit), rb = this.radius(b, box.unit);
-    if (a === b) { // a loop that looks away from the middle
+    if (a === b) { // a loop on the side away from the centre
       const r = ra * 0.85, up = a.y <= HEIGHT / 2 ? -1 : 1;
       const cx = x0 + r * 0.5, cy = y0 + up * (ra + r * 0.55);
       const angle = up < 0 ? Math.PI * 0.62 : -Math.PI * 0.62;
@@ -240,7 +240,7 @@ export class GraphView {
     return { curve: [x0 + Math.min(ra, length / 2) * Math.cos(out), y0 + Math.min(ra, length / 2) * Math.sin(out), cx, cy, ex, ey], head: [ex, ey, into] };
   }
 
-  private value(k: number, n: number): number { // the state of a neuron, on the way from tick to tick
+  private value(k: number, n: number): number { // the state of a neuron, interpolated between ticks
     const net = this.net!, at = Math.min(Math.floor(this.tick), net.ticks), next = Math.min(at + 1, net.ticks), part = this.tick - at;
     const a = this.states[at * n + k] ?? 0, b = this.states[next * n + k] ?? 0;
     return a + (b - a) * part;
@@ -252,7 +252,7 @@ export class GraphView {
     this.paintRest(p, w, h, theme);
   }
 
-  /** Where every edge runs. */
+  /** Compute the path of every edge. */
   private run(w: number, h: number): void {
     const net = this.net!, nodes = this.layout.nodes, box = this.box(w, h);
     if (!this.shift) return;
@@ -260,7 +260,7 @@ export class GraphView {
     this.lines = net.src.map((s, k) => ({ at: k, ...this.course(nodes[s], nodes[net.dst[k]], box) }));
   }
 
-  /** Edges that look alike are drawn together, thin ones first. */
+  /** Draw edges of equal style together, thin ones first. */
   private grouped(): { key: string; lines: Line[] }[] {
     const sizes = this.weights, groups = new Map<string, Line[]>();
     for (const line of this.lines) {
@@ -340,7 +340,7 @@ export class GraphView {
       const a = byName.get(score[0]), b = byName.get(score[1]);
       if (!a || !b) continue;
       const { curve, loop } = this.course(a, b, box), width = 0.8 + 3 * Math.abs(score[2] / top), on = this.hovered.absent === score;
-      const colour = score[2] > 0 ? theme.minus : theme.plus; // against the gradient: where the weight would go
+      const colour = score[2] > 0 ? theme.minus : theme.plus; // the sign that the weight would get: against the gradient
       if (curve) p.curves([curve], on ? theme.ink : colour, width + (on ? 1 : 0), 0.9, [2, 5]);
       if (loop) p.loops([loop], on ? theme.ink : colour, width + (on ? 1 : 0), 0.9, [2, 5]);
     }
@@ -367,7 +367,7 @@ export class GraphView {
     if (line.loop) p.loops([line.loop], colour, width, alpha, dash);
   }
 
-  // -- mouse and finger
+  // -- mouse and touch
 
   private place(e: PointerEvent | MouseEvent): [number, number] {
     const r = this.canvas.getBoundingClientRect();
@@ -435,7 +435,7 @@ export class GraphView {
     else if (absent) this.show(`absent edge ${absent[0]} → ${absent[1]}\nits gradient would be ${number(absent[2])}\nclick to add it`);
     else if (this.hovered.edge !== undefined) {
       const k = this.hovered.edge, names = this.net.names;
-      this.show(`${names[this.net.src[k]]} → ${names[this.net.dst[k]]}\nweight ${number(this.weights[k])}${this.dead.has(k) ? "\ndead: it reaches no output in time" : ""}`);
+      this.show(`${names[this.net.src[k]]} → ${names[this.net.dst[k]]}\nweight ${number(this.weights[k])}${this.dead.has(k) ? "\ndead: it cannot reach an output within the ticks" : ""}`);
     } else this.tip.hidden = true;
   }
 
@@ -451,7 +451,7 @@ export class GraphView {
     const key = `${src.id} ${dst.id}`;
     if (this.asked !== key) { this.asked = key; this.answer = null; if (!this.has(src.id, dst.id)) this.orders.score(src.id, dst.id); }
     const inward = dst.role === "input" || dst.role === "bias";
-    this.show(this.has(src.id, dst.id) ? `${src.id} → ${dst.id} is there already` : inward ? "an edge into an input would be dead"
+    this.show(this.has(src.id, dst.id) ? `${src.id} → ${dst.id} exists already` : inward ? "an edge into an input would be dead"
       : `${src.id} → ${dst.id}\n${this.answer ? `its gradient would be ${number(this.answer[2])}` : "…"}`);
   }
   scored(src: string, dst: string, found: Score | undefined): void {
@@ -498,13 +498,13 @@ export class GraphView {
     const now = this.picked && "neuron" in this.picked ? names.indexOf(this.picked.neuron) : by > 0 ? -1 : 0;
     const next = this.layout.nodes[(now + by + names.length) % names.length];
     this.pick({ neuron: next.id });
-    this.orders.say(this.described(next).replace("\n", ", "));
+    this.orders.showStatus(this.described(next).replace("\n", ", "));
   }
   private begun = "";
   begin(): void {
-    if (!this.picked || !("neuron" in this.picked)) { this.orders.say("Select a neuron first: n and b walk over them."); return; }
+    if (!this.picked || !("neuron" in this.picked)) { this.orders.showStatus("Select a neuron first, with n or b."); return; }
     this.begun = this.picked.neuron;
-    this.orders.say(`An edge from ${this.begun}: go to another neuron with n or b, then Enter.`);
+    this.orders.showStatus(`An edge from ${this.begun}: select another neuron with n or b, then press Enter.`);
   }
   end(): void {
     if (this.begun && this.picked && "neuron" in this.picked) this.orders.edge(true, this.begun, this.picked.neuron);

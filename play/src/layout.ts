@@ -1,23 +1,23 @@
-// Where neurons are: inputs left, outputs right, hidden ones between, by depth or pushed apart by d3-force.
+// Positions of neurons: inputs left, outputs right, hidden ones between, by depth or by the forces of d3-force.
 import { forceCollide, forceLink, forceManyBody, forceSimulation, forceX, forceY, type Simulation } from "d3-force";
 
 export type Node = { id: string; x: number; y: number; fx?: number | null; fy?: number | null; goal: number; role: string; index?: number };
 export type Net = { names: string[]; inputs: number; outputs: number; bias: boolean; src: number[]; dst: number[] };
-export const WIDTH = 1000, HEIGHT = 640; // of the ground that it is laid out on
+export const WIDTH = 1000, HEIGHT = 640; // size of the layout area
 
 const COLUMN = 26; // neurons in a column of inputs or outputs
 
 export class Layout {
   nodes: Node[] = [];
-  held = new Map<string, [number, number]>(); // where somebody has put them
-  across = 1; // columns of inputs
+  held = new Map<string, [number, number]>(); // positions set by the user
+  across = 1; // number of columns of inputs
   private simulation: Simulation<Node, undefined>;
 
   constructor() {
     this.simulation = forceSimulation<Node>([]).stop();
   }
 
-  /** Another graph: neurons that stay begin where they were. */
+  /** Set a new graph; remaining neurons start at their positions. */
   set(net: Net, still: boolean): void {
     const before = new Map(this.nodes.map((node) => [node.id, node]));
     const first = net.inputs + (net.bias ? 1 : 0), hidden = net.names.length - first - net.outputs;
@@ -52,7 +52,7 @@ export class Layout {
       .force("links", sparse ? forceLink(links).strength(0.04).distance(170) : null)
       .alphaDecay(0.04).stop();
     this.simulation.alpha(still ? 1 : 0.4);
-    if (still) while (this.tick()) { /* at rest before it is seen */ }
+    if (still) while (this.tick()) { /* compute the final positions before the first frame */ }
   }
 
   private column(k: number, count: number, edge: number, inward: number): [number, number] {
@@ -62,7 +62,7 @@ export class Layout {
     return [edge + inward * column * 34, HEIGHT / 2 + (row - (inThis - 1) / 2) * step];
   }
 
-  /** One step of the forces; false when all is at rest. */
+  /** Perform one step of the forces; return false at rest. */
   tick(): boolean {
     if (this.simulation.alpha() < 0.02) return false;
     this.simulation.tick();
@@ -81,7 +81,7 @@ export class Layout {
   }
 }
 
-/** The longest way of hidden neurons to each, if there is no cycle among them but self-loops. */
+/** Return the longest path of hidden neurons to each, if their only cycles are self-loops. */
 function depths(net: Net, first: number, hidden: number): number[] | null {
   const after: number[][] = Array.from({ length: hidden }, () => []), open = new Array<number>(hidden).fill(0);
   net.src.forEach((s, k) => {

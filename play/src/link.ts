@@ -1,4 +1,4 @@
-// The whole state as part of an address: what stands behind # never leaves the browser.
+// The state of the page as a part of its address: browsers do not send the part after #.
 async function through(data: Uint8Array, stream: CompressionStream | DecompressionStream): Promise<Uint8Array> {
   const body = new Blob([data as BlobPart]).stream().pipeThrough(stream as any);
   return new Uint8Array(await new Response(body).arrayBuffer());

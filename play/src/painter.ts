@@ -1,4 +1,4 @@
-// One picture, two ways to draw it: on a canvas sixty times a second, or once as SVG.
+// Two painters with the same functions: a canvas, at 60 frames per second, and an SVG file.
 export type Curve = [number, number, number, number, number, number]; // from, control point, to
 export interface Painter {
   curves(list: Curve[], colour: string, width: number, alpha: number, dash?: number[]): void;

@@ -1,9 +1,9 @@
-// The socket to the process that learns: JSON both ways, and numbers behind a JSON head.
+// The socket to the training process: JSON in both directions, or a JSON head followed by arrays.
 export type Arrays = Record<string, Float32Array | Uint8Array>;
-export type Told = { kind: string; [field: string]: any };
-export type Handler = (told: Told, arrays: Arrays) => void;
+export type Message = { kind: string; [field: string]: any };
+export type Handler = (message: Message, arrays: Arrays) => void;
 
-export function unpack(buffer: ArrayBuffer): [Told, Arrays] {
+export function unpack(buffer: ArrayBuffer): [Message, Arrays] {
   const length = new DataView(buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   const arrays: Arrays = {};
@@ -19,7 +19,7 @@ export class Wire {
   private socket: WebSocket;
   open = false;
 
-  constructor(hear: Handler, gone: (reason: string) => void) {
+  constructor(receive: Handler, closed: (reason: string) => void) {
     const address = new URL("socket", location.href);
     address.protocol = "ws:";
     address.hash = "";
@@ -27,16 +27,16 @@ export class Wire {
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => (this.open = true);
     this.socket.onmessage = (event) => {
-      const [told, arrays] = typeof event.data === "string" ? [JSON.parse(event.data), {}] : unpack(event.data);
-      if (told.kind === "frame") this.send("ack");
-      hear(told, arrays);
+      const [message, arrays] = typeof event.data === "string" ? [JSON.parse(event.data), {}] : unpack(event.data);
+      if (message.kind === "frame") this.send("ack");
+      receive(message, arrays);
     };
     this.socket.onclose = (event) => {
       const never = !this.open;
       this.open = false;
-      gone(event.code >= 4001 && event.reason ? event.reason : never
-        ? "meshnn play does not answer: it has ended, or the address is of an earlier start. Start it again and open the address it prints."
-        : "The connection is gone: meshnn play has ended. Start it again; the net is still in this page, and its link opens it there.");
+      closed(event.code >= 4001 && event.reason ? event.reason : never
+        ? "meshnn play does not answer: it has ended, or this is the address of an earlier start. Start it again and open the address that it prints."
+        : "The connection is closed: meshnn play has ended. The net is still in this page: start meshnn play again and open the link of the net.");
     };
   }
 

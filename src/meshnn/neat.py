@@ -1,13 +1,13 @@
-"""Genomes of neat-python as meshes, and back: evolve a graph, learn its weights, continue evolution with them.
+"""Genomes of neat-python as meshes, and back: evolve a graph, train its weights, continue the evolution with them.
 
-`FeedForwardNetwork` and `RecurrentNetwork` of neat and the mesh of a genome have the same outputs, but for rounding.
-docs/neat.md lists the activations that are exact, and has an example. Genomes are recognised by their attributes; neat
-is not imported.
+`FeedForwardNetwork` and `RecurrentNetwork` of neat and the mesh of a genome have the same outputs up to rounding.
+docs/how-to/evolve-with-neat.md lists the activations that are exact and has an example. Genomes are recognised by their
+attributes; neat is not imported.
 
 A node of neat computes phi(bias + response * aggregation(weight * value, ...)). A neuron computes phi'(sum of weight *
 value), with the bias neuron among its sources. So the weight of an edge is that of its gene times a factor: response,
-the factor of the aggregation (1, or 1/n for a mean), the inner slope of the node's activation (tanh of neat is
-tanh(2.5 z)) and the outer factor of the source's (softplus of neat is 0.2 log(1 + exp(5 z))).
+the factor of the aggregation (1, or 1/n for a mean), the inner slope of the node's activation (tanh of neat is tanh(2.5
+z)) and the outer factor of the source's (softplus of neat is 0.2 log(1 + exp(5 z))).
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ __all__ = ["from_neat", "gradient_by_gene", "nodes", "to_neat"]
 
 
 def from_neat(genome: Any, config: Any, kind: str | None = None) -> Mesh:
-    """Return the mesh of a genome, with its weights, in float64: the same outputs, and gradients.
+    """Return the mesh of a genome with its weights in float64.
 
-    Inputs and outputs are in the order of the config. Biases are the edges of the bias neuron; responses and slopes of
-    activations are factors of the weights. Disabled connections and nodes that no output needs are left out.
+    The outputs are those of neat. Inputs and outputs are in the order of the config. Biases become edges of the bias
+    neuron; responses and slopes of activations become factors of the weights. Disabled connections and nodes that no
+    output depends on are left out.
 
     Parameters
     ----------
     genome : neat.DefaultGenome
-        Or any other with the same genes. Aggregations are `sum` and `mean`, or anything of one input.
+        Or another genome with the same genes. Aggregations must be `sum` or `mean`, or have one input.
     config : neat.Config
     kind : "feed_forward" or "recurrent", optional
-        Which network of neat the mesh is; by default as `feed_forward` of the config says. A feed-forward one has as
+        The type of neat network; by default `feed_forward` of the config decides. A feed-forward mesh has as
         many ticks as its longest path, and `forward(X)` is `activate` of each row. A recurrent one has one tick per
         step: `forward(X, every_tick=True)` of a sequence (steps, batch, n_inputs) is `activate` step by step after
         `reset`, `state=` and `return_state=` continue it, and `stream(ticks_per_sample=1)` learns online.
@@ -55,7 +56,7 @@ def from_neat(genome: Any, config: Any, kind: str | None = None) -> Mesh:
 
     Examples
     --------
-    >>> from types import SimpleNamespace as Made  # genes by hand; those of neat are the same
+    >>> from types import SimpleNamespace as Made  # stands for the genes of neat
     >>> from meshnn.neat import from_neat
     >>> node = Made(bias=0.5, response=2.0, activation="relu", aggregation="sum")
     >>> genome = Made(nodes={0: node}, connections={(-1, 0): Made(key=(-1, 0), weight=3.0, enabled=True)})
@@ -69,16 +70,16 @@ def from_neat(genome: Any, config: Any, kind: str | None = None) -> Mesh:
     tied = np.where(learned, np.cumsum(learned) - 1, -1)
     topology = Topology(*net.sizes, [edge[:2] for edge in net.edges])
     mesh = Mesh(topology, net.ticks, weights=[edge.weight for edge in net.edges], dtype="float64", tied=tied)
-    mesh.activations = net.activations  # outputs may differ among themselves
+    mesh.activations = net.activations  # the activations of outputs may differ
     return mesh
 
 
 def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> Any:
-    """Return a copy of the genome with the weights and biases that its mesh has learned, to continue evolution with.
+    """Return a copy of the genome with the trained weights and biases of its mesh, to continue the evolution.
 
-    An edge that was pruned meanwhile is a connection of weight 0. Responses, activations and connections that the mesh
-    has not stay as they are, and genes whose edge is as it was keep all their bits. The copy has no fitness yet. Genes
-    may lie beyond `weight_max_value` of the config: neat clips those it mutates.
+    An edge that was pruned becomes a connection of weight 0. Responses, activations, and connections without an edge
+    are not changed, and genes whose edge is unchanged keep their exact values. The copy has no fitness. Genes may
+    exceed `weight_max_value` of the config: neat clips those that it mutates.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> An
         As for `from_neat`; the genome is not changed.
     """
     if not isinstance(mesh, Mesh):
-        raise MeshError(f"to_neat takes the mesh first, then genome and config; got {type(mesh).__name__}")
+        raise MeshError(f"the first argument of to_neat must be a Mesh, got {type(mesh).__name__}")
     net, t = _GenomeNet.of(genome, config, kind), mesh.topology
     if (t.n_inputs, t.n_hidden, t.n_outputs) != net.sizes or not t.bias or mesh.activations != net.activations:
         raise MeshError(f"this is not the mesh of the genome: it is {t!r}, not {net.sizes} neurons with the "
@@ -111,14 +112,14 @@ def to_neat(mesh: Mesh, genome: Any, config: Any, kind: str | None = None) -> An
         else:
             copy.nodes[edge.gene].bias = now / edge.factor
     if rest:
-        raise MeshError(f"the mesh has {len(rest)} edges that the genome has not, {next(iter(rest))} the first")
+        raise MeshError(f"the mesh has {len(rest)} edges without a gene in the genome; the first is {next(iter(rest))}")
     return copy
 
 
 def nodes(genome: Any, config: Any, kind: str | None = None) -> list[int | None]:
     """Return the node of each neuron of the genome's mesh: inputs, None for the bias, hidden nodes, outputs.
 
-    Neurons that are part of an activation have None, too. A hidden node with softplus has 5 times neat's value.
+    Helper neurons of an activation also have None. The state of a hidden softplus node is 5 times that in neat.
     """
     return _GenomeNet.of(genome, config, kind).keys
 
@@ -126,7 +127,7 @@ def nodes(genome: Any, config: Any, kind: str | None = None) -> list[int | None]
 def gradient_by_gene(
     gradient: ArrayLike, genome: Any, config: Any, kind: str | None = None
 ) -> tuple[dict[tuple[int, int], float], dict[int, float]]:
-    """Return a gradient by the parameters of the mesh as one by genes: of connections by key, of biases by node.
+    """Return a gradient by parameters of the mesh as two dictionaries: by connection key and by node (biases).
 
     Parameters
     ----------
@@ -163,13 +164,13 @@ class _Form(NamedTuple):
     constant: float = 0.0
 
     def helpers(self, output: bool) -> int:
-        """Return the number of neurons beside that of the node; the readers of a hidden node apply its outer factor."""
+        """Return the number of helper neurons of a node; the edges out of a hidden node apply its outer factor."""
         if len(self.terms) > 1 or self.constant:
             return 1 + len(self.terms)
         return int(output and self.terms[0].outer != 1.0)
 
     def stages(self, output: bool) -> int:
-        """Return the ticks from the sum to the value."""
+        """Return the number of ticks from the sum to the value."""
         return 1 + min(self.helpers(output), 2)
 
     def value(self, z: float) -> float:
@@ -184,7 +185,7 @@ def _activated(name: str, z: float) -> float:
     return float(one.forward([[z]])[0, 0])
 
 
-#: Activations of neat that are exact here. Those of several terms take several neurons, joined by fixed edges.
+#: Activations of neat that are exact here. Those with several terms take several neurons with fixed edges.
 FORMS: dict[str, _Form] = {
     "identity": _Form((_Term("identity"),)),
     "relu": _Form((_Term("relu"),)),
@@ -203,21 +204,21 @@ FORMS: dict[str, _Form] = {
 
 
 class _Edge(NamedTuple):
-    source: Any  # neurons, first by name, then by number
+    source: Any  # source neuron: its name at first, its number later
     dest: Any
     weight: float
-    gene: int | Link | None = None  # the node whose bias it is, the connection, or None: fixed
+    gene: int | Link | None = None  # the node of a bias, the connection, or None for a fixed edge
     factor: float = 1.0  # weight = factor * value of the gene
 
 
 class _Node(NamedTuple):
     gene: Any
     form: _Form
-    gain: float  # aggregation of the inputs / their sum
+    gain: float  # aggregation of the inputs divided by their sum
 
 
 def _check(genome: Any, config: Any) -> Any:
-    """Return the settings of genomes of a config; refuse a genome that does not go with it."""
+    """Return the genome settings of a config; raise an error for a genome of another config."""
     settings: Any = getattr(config, "genome_config", None)
     wanted = ("input_keys", "output_keys", "feed_forward", "activation_defs", "aggregation_function_defs")
     if not all(hasattr(settings, name) for name in wanted):
@@ -226,14 +227,14 @@ def _check(genome: Any, config: Any) -> Any:
         raise MeshError(f"genome must be a genome of neat, with nodes and connections; got {type(genome).__name__}")
     for key, gene in genome.nodes.items():
         for name in ("bias", "response", "activation", "aggregation"):
-            if not hasattr(gene, name):  # genomes of spiking neurons (iznn), for example, have no gradient
+            if not hasattr(gene, name):  # for example, genomes of spiking neurons (iznn) have no gradient
                 raise MeshError(f"node {key} of the genome has no {name}: it is not one of neat.DefaultGenome")
     links = [gene.key for gene in genome.connections.values() if gene.enabled]
     ends = {*settings.output_keys, *(end for link in links for end in link)} - {*settings.input_keys}
     missing = (ends | {link[1] for link in links}) - genome.nodes.keys()
     if missing:
         raise MeshError(
-            f"the genome has no node {min(missing)}, an output or the end of a connection; is the config its?"
+            f"the genome has no node {min(missing)}, which is an output or the end of a connection; pass its own config"
         )
     return settings
 
@@ -246,7 +247,7 @@ def _sources(links: Iterable[Link]) -> dict[int, list[int]]:
 
 
 def _needed(outputs: list[int], sources: Mapping[int, list[int]], inputs: list[int]) -> set[int]:
-    """Return the nodes from which an output can be reached, outputs included."""
+    """Return the nodes that an output depends on, including the outputs."""
     found, pending = set(outputs), list(outputs)
     while pending:
         fresh = set(sources.get(pending.pop(), ())) - found - set(inputs)
@@ -256,21 +257,21 @@ def _needed(outputs: list[int], sources: Mapping[int, list[int]], inputs: list[i
 
 
 def _ordered(needed: set[int], sources: Mapping[int, list[int]]) -> list[int]:
-    """Return the nodes, each behind its sources."""
+    """Return the nodes in topological order."""
     try:
         return list(TopologicalSorter({key: needed & {*sources[key]} for key in needed}).static_order())
     except CycleError as error:
         cycle = " -> ".join(map(str, error.args[1]))
-        raise MeshError(f"the genome has the cycle {cycle}, but a feed-forward network has none; pass "
+        raise MeshError(f"the genome has the cycle {cycle}, but feed-forward networks have no cycles; pass "
                         "kind='recurrent'") from None  # fmt: skip
 
 
 def _form(settings: Any, key: int, name: str, output: bool, recurrent: bool) -> _Form:
-    """Return the form of a node's activation, or refuse it."""
+    """Return the form of a node's activation; raise an error for other activations."""
     if name not in FORMS:
         raise MeshError(f"node {key} of the genome has the activation {name!r}, but meshnn has {', '.join(FORMS)}")
     form, function = FORMS[name], settings.activation_defs.get(name)
-    probes = (-3.1, -1.4, -0.6, -0.05, 0.0, 0.3, 0.8, 2.3)  # a name of a config may stand for another function
+    probes = (-3.1, -1.4, -0.6, -0.05, 0.0, 0.3, 0.8, 2.3)  # a config may define another function by the same name
     if not all(math.isclose(form.value(z), function(z), rel_tol=1e-9, abs_tol=1e-12) for z in probes):
         raise MeshError(f"node {key} has the activation {name!r}, which is another function in this config")
     if recurrent and form.stages(output) > 1:
@@ -280,34 +281,34 @@ def _form(settings: Any, key: int, name: str, output: bool, recurrent: bool) -> 
 
 
 def _gain(settings: Any, key: int, name: str, n: int) -> float:
-    """Return the aggregation of `n` inputs of a node divided by their sum, or refuse it."""
+    """Return the aggregation of `n` inputs of a node divided by their sum; raise an error for others."""
     probe = [float(k * k % 7) - 2.5 for k in range(1, n + 1)]
     gain = 1.0 / n if name == "mean" and n else 1.0
-    if n <= 1 or name in ("sum", "mean"):  # nearly all aggregations of one input are that input
+    if n <= 1 or name in ("sum", "mean"):  # almost all aggregations of one input are the identity
         try:
             function = settings.aggregation_function_defs.get(name)
             found = [(float(function([s * t for t in probe])), s * gain * sum(probe)) for s in (1.0, -1.0, 0.5)]
             if all(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in found):
                 return gain
         except (ArithmeticError, IndexError, TypeError, ValueError):
-            pass  # unknown, or not defined for so few inputs
+            pass  # unknown, or not defined for this number of inputs
     raise MeshError(f"node {key} of the genome has the aggregation {name!r} of {n} inputs, but a neuron computes sums "
                     "(and means); set aggregation_options = sum mean")  # fmt: skip
 
 
 @dataclass
 class _GenomeNet:
-    """The net of a genome: neurons are the inputs, the bias, hidden ones, the outputs."""
+    """The net of a genome. The order of the neurons is inputs, bias, hidden neurons, outputs."""
 
     sizes: tuple[int, int, int]  # inputs, hidden neurons, outputs
     keys: list[int | None]  # the node of each neuron; None for the bias and helper neurons
-    activations: list[str]  # of each neuron that is not clamped
+    activations: list[str]  # one per neuron that is not clamped
     edges: list[_Edge]  # sorted by (destination, source)
     ticks: int
 
     @classmethod
     def of(cls, genome: Any, config: Any, kind: str | None) -> _GenomeNet:
-        """Return what `FeedForwardNetwork.create` or `RecurrentNetwork.create` of neat makes of a genome."""
+        """Return the net that `FeedForwardNetwork.create` or `RecurrentNetwork.create` of neat makes of a genome."""
         settings = _check(genome, config)
         default = "feed_forward" if settings.feed_forward else "recurrent"
         recurrent = known("kind", kind or default, ("feed_forward", "recurrent")) == "recurrent"
@@ -316,9 +317,9 @@ class _GenomeNet:
         sources = _sources(links)
         needed = _needed(outputs, sources, inputs)
         order = sorted(needed) if recurrent else _ordered(needed, sources)
-        # a recurrent network of neat evaluates only nodes with a connection: all others stay at 0, whatever their bias
+        # recurrent networks of neat evaluate only nodes with a connection; the others remain 0 regardless of their bias
         evaluated = [key for key in order if sources[key] or not recurrent]
-        # with a response of 0 connections have no effect, now and later
+        # connections of a node with response 0 have no effect
         ends = {*evaluated, *inputs}
         links = {link: w for link, w in links.items() if ends >= {*link} and genome.nodes[link[1]].response}
         read = _sources(links)
@@ -343,14 +344,14 @@ class _GenomeNet:
 def _built(
     inputs: list[int], outputs: list[int], found: Mapping[int, _Node], links: Mapping[Link, float], ticks: int
 ) -> _GenomeNet:
-    """Make neurons of nodes, named by their keys, helpers (key, 0), (key, 1) ... and None for the bias; number them."""
+    """Make the neurons of nodes, named by node key, (key, 0), (key, 1), ... for helpers, and None for the bias."""
     activations: dict[Any, str] = {}
-    entry: dict[int, tuple[Any, float]] = {}  # the neuron that the connections of a node lead to, and its slope
-    outer = dict.fromkeys(inputs, 1.0)  # factors left to the readers of a node
+    entry: dict[int, tuple[Any, float]] = {}  # per node, the neuron at which its connections end, and its slope
+    outer = dict.fromkeys(inputs, 1.0)  # per node, the factor that the edges out of it apply
     edges: list[_Edge] = []
     for key in [*sorted(found.keys() - {*outputs}), *outputs]:
         outer[key] = 1.0
-        if key not in found:  # an output that neat never evaluates
+        if key not in found:  # an output that neat does not evaluate
             activations[key] = "identity"
             edges.append(_Edge(None, key, 0.0))
             continue

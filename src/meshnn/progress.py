@@ -1,4 +1,4 @@
-"""Progress on stderr of work that takes long: a bar on a terminal, lines elsewhere."""
+"""Progress of long computations on stderr: a bar on a terminal, otherwise lines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["ProgressDisplay", "progress", "watched"]
 
 
 def watched(things: Iterable[int], count: int, what: str) -> Iterator[int]:
-    """Yield the things one by one; after two seconds, show how many of them are done.
+    """Yield the items one by one; after two seconds, show the number of finished ones.
 
     The caller may be interrupted between any two of them.
     """
-    with progress(f"meshnn: {what}; Ctrl-C ends it", count, unit="steps", silence=2.0) as tell:
+    with progress(f"meshnn: {what}; Ctrl-C ends it", count, unit="steps", silence=2.0) as report:
         for done, thing in enumerate(things):
             if done % 64 == 0:
-                tell(done)
+                report(done)
             yield thing
 
 
@@ -27,7 +27,7 @@ def watched(things: Iterable[int], count: int, what: str) -> Iterator[int]:
 def progress(
     title: str, total: float | None = None, unit: str = "rows", quiet: bool = False, silence: float = 0.1
 ) -> Iterator[ProgressDisplay]:
-    """Yield a function that shows how much is done; `quiet` shows nothing."""
+    """Yield a function that shows the progress; with `quiet` it shows nothing."""
     shown = ProgressDisplay(title, total, unit, quiet, silence)
     try:
         yield shown
@@ -36,27 +36,27 @@ def progress(
 
 
 class ProgressDisplay:
-    """Call it with the amount done, the total if it is known, and a remark (by default the amount and the rate).
+    """The function that shows progress: (amount done, total if known, note, by default the amount and the rate).
 
-    Nothing is shown in the first seconds of `silence`.
+    Nothing is shown in the first `silence` seconds.
     """
 
     def __init__(self, title: str, total: float | None, unit: str, quiet: bool, silence: float) -> None:
         self._title, self._total, self._unit, self._quiet, self._wait = title, total, unit, quiet, silence
-        self._begun = self._said = time.monotonic()
+        self._begun = self._reported = time.monotonic()
         self._bar: Any = None
         self._task: Any = None
 
     def __call__(self, done: float, total: float | None = None, remark: str = "") -> None:
-        """Show the progress, unless something was shown a moment ago."""
+        """Show the progress, unless it was shown a moment ago."""
         now = time.monotonic()
-        if self._quiet or now - self._said < self._wait:
+        if self._quiet or now - self._reported < self._wait:
             return
         if self._bar is None and self._wait < 5.0:
             self._start()
             if self._bar is None:
                 return
-        self._said, total, rate = now, total or self._total, done / max(now - self._begun, 1e-9)
+        self._reported, total, rate = now, total or self._total, done / max(now - self._begun, 1e-9)
         remark = remark or f"{done:,} {self._unit}, {rate:,.0f} {self._unit}/s"
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total, remark=remark)
@@ -66,7 +66,7 @@ class ProgressDisplay:
         print(f"{self._title}{share}: {remark}{left}", file=sys.stderr, flush=True)
 
     def _start(self) -> None:
-        """Begin a bar on a terminal; elsewhere wait for a line every five seconds."""
+        """Start a bar on a terminal; otherwise show a line every five seconds."""
         from rich.console import Console
 
         console = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""`StreamingNet`: a net that learns from streams; `Mesh` is one."""
+"""`StreamingNet`: a net that learns from streams; base class of `Mesh`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from meshnn.arguments import switch
 from meshnn.net import Net
 
-if TYPE_CHECKING:  # few programs stream
+if TYPE_CHECKING:  # imported only when a stream is made
     from meshnn.streaming.portable import PortableStream
     from meshnn.streaming.stream import Stream
 
@@ -17,7 +17,7 @@ __all__ = ["StreamingNet"]
 
 
 class StreamingNet(Net):
-    """A net on streams that never end, see `Mesh.stream`."""
+    """A net with methods for streams without an end, see `Mesh.stream`."""
 
     @overload
     def stream(
@@ -43,36 +43,36 @@ class StreamingNet(Net):
         portable: bool = False,
         **settings: Any,
     ) -> Stream | PortableStream:
-        """The mesh on a stream that never ends: it learns while it runs, in memory that does not grow.
+        """Return a stream that trains the mesh while it runs, in constant memory.
 
-        The influence of every parameter on every neuron is carried forward with the states, so the gradient is exact
-        through all of the past (while parameters move: each part at the parameters of its time). The parameters of
-        this mesh are what is learned; while a stream runs, nobody else should change them (`Stream.refresh`).
+        The influence of every parameter on every neuron is carried forward with the states, so that the gradient is
+        exact through the whole past. (While parameters change, each part refers to the parameters of its time.) The
+        stream updates the parameters of this mesh. If other code changes them, call `Stream.refresh`.
 
         Parameters
         ----------
         loss : str
             As for `gradient`.
         learner : "adam", "sgd" or "ekf"
-            First-order steps, or the extended Kalman filter: second order, in float64.
+            First-order steps, or the extended Kalman filter: second-order updates in float64.
         memory : "carry" or "none"
-            Whether the state goes on from sample to sample, or is forgotten: a static net that learns online.
+            Whether the state is kept from sample to sample, or reset: a static net that learns online.
         method : "exact", "snap-1", "snap-2", ...
-            Influences cut after so many hops are cheaper and not exact; `Stream.explain` prices them.
+            Influences cut after 1, 2, ... hops are cheaper but not exact; `Stream.explain` shows the costs.
         ticks_per_sample : int, optional
             By default `ticks`.
         n_streams : int
-            Streams beside each other, which share the parameters.
+            Number of parallel streams, which share the parameters.
         delay : int
-            Samples by which targets may come later: the derivatives of that many samples are kept.
+            Maximum delay of targets in samples. The derivatives of this number of samples are stored.
         scale : bool
-            Whether inputs, and targets of squared_error and huber, are brought to mean 0 and variance 1 as far as seen;
-            then a NaN among the inputs is one that is missing. Outputs are in the units of the targets.
+            Whether inputs, and targets of squared_error and huber, are standardised with the running mean and variance;
+            then NaN marks missing inputs. Outputs are in the units of the targets.
         portable : bool
-            A `meshnn.streaming.portable.PortableStream`: float32 with the same bits on every machine, which can be
-            written as C. One stream, the exact method, no delayed targets; "ekf" has one covariance and no replays.
+            Return a `meshnn.streaming.portable.PortableStream`: float32 with the same bits on every machine, exportable
+            to C. One stream, the exact method, no delayed targets; "ekf" has one covariance and no replay.
         **settings
-            Of the learner: `rate`, `clip`, `l2`, `momentum`, or those of `meshnn.streaming.kalman.KalmanSettings`.
+            Settings of the learner: `rate`, `clip`, `l2`, `momentum`, or those of `KalmanSettings`.
 
         Examples
         --------
@@ -81,10 +81,10 @@ class StreamingNet(Net):
         >>> x = np.sin(0.3 * np.arange(2001))[:, None]
         >>> mesh = Mesh(Topology.mesh(1, 6, 1), activation="tanh", random_state=0)
         >>> stream = mesh.stream(learner="adam")
-        >>> out = stream.run(x[:-1], x[1:])  # predictions of the next value, each before it was seen
+        >>> out = stream.run(x[:-1], x[1:])  # each row predicts the next value before it is learned
         >>> bool(np.square(out - x[1:])[-100:].mean() < 0.1 * np.square(out - x[1:])[:100].mean())
         True
-        >>> y = stream.step(x[-1])  # one sample at a time goes, too
+        >>> y = stream.step(x[-1])  # one sample at a time
         >>> stream.learn([0.0])
         """
         from meshnn.streaming.stream import Stream, new_learner
@@ -106,9 +106,9 @@ class StreamingNet(Net):
         return portable_of(self)
 
     def grow_stream(self, stream: Stream, inputs: int = 0, outputs: int = 0, loss: str | None = None) -> None:
-        """Give the mesh so many inputs and outputs more, while it streams: their edges have weight 0.
+        """Add inputs and outputs to the mesh while it streams; their edges have weight 0.
 
-        States, influences, moments and covariances of what was there stay as they are.
+        States, influences, moments and covariances of existing neurons and parameters do not change.
         """
         from meshnn.streaming.growth import grown
 

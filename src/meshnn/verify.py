@@ -125,9 +125,9 @@ def references() -> list[str]:
 
 def verify(
     tests: int = 100, seed: int = 0, activation: str = "relu", reference: str | None = None,
-    tell: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> VerifyReport:  # fmt: skip
-    """Run the test; `tell` gets how many nets are done, of how many."""
+    """Run the test; `progress` receives the number of finished nets and the number of all nets."""
     available = references()
     reference = known("reference", reference or available[0], ["torch", "numpy"])
     if reference not in available:
@@ -141,7 +141,7 @@ def verify(
         found: list[Difference] = []
         for one in compare(dtype, ticks, tests, seed, activation, reference):
             found.append(one)
-            tell(tests * k + len(found), tests * len(cases))
+            progress(tests * k + len(found), tests * len(cases))
         states, allowed = ErrorInterval.of([one.states for one in found]), TOLERANCE[dtype]
         for method in METHODS:
             gradients = ErrorInterval.of([one.gradients[method] for one in found])

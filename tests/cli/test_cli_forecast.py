@@ -67,7 +67,7 @@ def test_times_gaps_and_order(waves):
     assert found["by"] == "day"
     assert found["forecast"]["day"] == [f"2024-04-0{k}" for k in range(1, 7)]
     notes = " ".join(found["notes"])
-    assert "rows are put in the order of day" in notes
+    assert "sorted by day" in notes
     assert "1 time between the rows not there" in notes
     assert "1 value of sales missing" in notes
     want = [20 + 5 * math.sin(k * 2 * math.pi / 7) for k in range(60, 66)]

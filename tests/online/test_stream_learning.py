@@ -284,7 +284,7 @@ def test_influence_that_does_not_fit_is_refused(monkeypatch):
     ("do", "words"),
     [
         (lambda s: s.step([1.0]), "samples have 2 inputs"),
-        (lambda s: s.step([1.0, np.nan]), "give 0 for what is missing"),
+        (lambda s: s.step([1.0, np.nan]), "input 1 of sample 0 is nan"),
         (lambda s: s.learn([1.0, 2.0]), "call step"),
         (lambda s: s.run(np.zeros((3, 2)), np.zeros((4, 2))), "targets must have shape"),
         (lambda s: s.run(np.zeros((3, 2)), np.full((3, 2), np.inf)), "finite"),

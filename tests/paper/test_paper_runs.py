@@ -64,7 +64,7 @@ def test_more_trials_keep_those_that_are_there(toy, tmp_path):
     calls = []
     run(toy, TrialOptions(trials=1), tmp_path)
     for trials in (3, 2):
-        outcome = run(toy, TrialOptions(trials=trials), tmp_path, tell=lambda *told: calls.append(told[:2]))
+        outcome = run(toy, TrialOptions(trials=trials), tmp_path, report=lambda *done: calls.append(done[:2]))
     assert calls == [(1, 3), (2, 3), (3, 3), (2, 2)]
     assert outcome.tables[0].rows[0][0] == "2"
     for quick, count in ((False, "10"), (True, "2")):  # the defaults

@@ -1,4 +1,4 @@
-"""Tables: reading files, matrices and targets, writing predictions."""
+"""Tables: real files in, matrices and targets out, predictions back to files."""
 
 import errno
 import gzip
@@ -30,19 +30,19 @@ BOM = "\ufeff"
          {"age": [31, 45.5], "city": ["Bonn", "Ulm"], "ok": [True, False]}),
         (BOM + "a,b\n1,2\n", {"a": [1], "b": [2]}),
         (' größe ,"a b"\n1,2\n', {"größe": [1], "a b": [2]}),
-        ("a;x,b\n1,2\n", {"a;x": [1], "b": [2]}),  # with commas, semicolons are part of the name
-        ('"a;b"\n1\n', {"a;b": [1]}),  # quotes make it part of the name
-        ("a,b\n0,2020-01-31\n-10,01:30\n", {"a": [0, -10], "b": ["2020-01-31", "01:30"]}),  # not parsed here
+        ("a;x,b\n1,2\n", {"a;x": [1], "b": [2]}),  # there are commas: semicolons are part of the name
+        ('"a;b"\n1\n', {"a;b": [1]}),  # quoted: part of the name
+        ("a,b\n0,2020-01-31\n-10,01:30\n", {"a": [0, -10], "b": ["2020-01-31", "01:30"]}),  # an encoder parses dates
         # quotes
         ('name,"x, y"\n"Ann, ""the""\r\nfirst",1\n"5"" pipe",2\n6" pipe,3\n',
          {"name": ['Ann, "the"\r\nfirst', '5" pipe', '6" pipe'], "x, y": [1, 2, 3]}),
         ('"two\nlines",b\n1,2\n', {"two\nlines": [1], "b": [2]}),
-        ('a,b\n1,x\n2,"y\n"\n', {"a": [1, 2], "b": ["x", "y\n"]}),  # a line break in the last value
+        ('a,b\n1,x\n2,"y\n"\n', {"a": [1, 2], "b": ["x", "y\n"]}),  # a line end at the end of the last value
         ("a\n" + "x" * (2**20 - 3) + "öy\n", {"a": ["x" * (2**20 - 3) + "öy"]}),  # a row of more than one block
         # line ends
         *[(end.join(["a,b", "1,x", "2,y"]) + last, {"a": [1, 2], "b": ["x", "y"]})
           for end in ("\n", "\r\n", "\r") for last in (end, "")],
-        # blank lines; in a single column they are missing values, because omitting them would shift the rows
+        # blank lines; of a single column they are missing values: left out, predictions would slip against the rows
         ("\n\na,b\n\n1,2\n\n\n3,4\n\n", {"a": [1, 3], "b": [2, 4]}),
         ("a\n1\n\n3\n", {"a": [1, None, 3]}),
         # missing values
@@ -65,7 +65,7 @@ def test_texts_as_they_are(save, content, want):
         ("a;b\n1.5;x,y\n2;z\n", "data.csv", {"a": [1.5, 2.0], "b": ["x,y", "z"]}, "separated by semicolons"),
         ("a\tb\n1\t2\n", "data.csv", {"a": [1], "b": [2]}, "separated by tabs"),
         ("a,b\n1,2\n", "data.tsv", {"a": [1], "b": [2]}, "separated by commas"),
-        ('"","x"\n"1",7\n"2",8\n', "data.csv", {"x": [7, 8]}, "the first column has no name: left out"),  # from R
+        ('"","x"\n"1",7\n"2",8\n', "data.csv", {"x": [7, 8]}, "the first column has no name: left out"),  # of R
         ("a|b\n1|2\n", "data.csv", {"a": [1], "b": [2]}, "separated by vertical bars"),
         ('a,b\n"1,000",1\n"-2,5",2\n', "data.csv", {"a": ["1,000", "-2,5"], "b": [1, 2]}, "column a ('1,000')"),
         ("Unnamed: 0,x\n0,7\n1,8\n", "data.csv", {"x": [7, 8]}, "is called Unnamed: 0"),
@@ -88,22 +88,22 @@ def test_texts_with_a_note(save, content, name, want, note):
         # other encodings
         ("a,b\n1,x\n2,Köln\n".encode("latin-1"), ["data.csv is not UTF-8", "0xf6", "row 2"]),
         ("a,ö\n1,2\n".encode("latin-1"), ["0xf6"]),
-        (b"a,b\n1,\xe9\n2\n", ["0xe9", "row 1"]),  # before the short row
+        (b"a,b\n1,\xe9\n2\n", ["0xe9", "row 1"]),  # before the row that is too short
         *[("a,b\n1,x\n".encode(name), ["UTF-8"]) for name in ("utf-16", "utf-16-le", "utf-32")],
-        (b"a,b\n1,\xc3", ["0xc3", "row 1"]),  # truncated within a character
+        (b"a,b\n1,\xc3", ["0xc3", "row 1"]),  # cut off within a character
         (b"a,b\n" + b"1,x\n" * 300_000 + b"2,\xe9\n", ["0xe9", "row 300,001"]),
         (b"a,b\n1,\x002\n", ["not UTF-8 text", "0x00", "row 1"]),
-        # wrong formats
+        # not what it says
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)), ["not UTF-8 text", "as CSV"]),
         (gzip.compress(b"a,b\n1,2\n", mtime=0), ["gzip", "ending"]), (b"PK\x03\x04abc\n1\n", ["Excel", "as CSV"]),
-        # errors count rows, not lines
+        # rows, not lines, are numbered
         ("a,b\n1,2\n3\n4,5\n", ["data.csv: row 2 has 1 values, expected 2", "'3'"]),
         ("a,b\n1,2\n\n\n3,4,5\n", ["row 2 has 3 values, expected 2"]),
         ('a,b\n1,"x\ny\nz"\n3,4,5\n', ["row 2 has 3 values"]),
         ("a;b\n1;2\n3\n", ["row 2 has 1 values"]),
         ("a,b\n" + "1,2\n" * 600_000 + "3\n", ["row 600,001 has 1 values"]),
-        ("a,b\n1," + "x" * 200_000 + "\n3\n", ["row 2 has 1 values"]),  # beyond the limit of the csv module
-        # pyarrow alone would silently read the rest of the file as one value
+        ("a,b\n1," + "x" * 200_000 + "\n3\n", ["row 2 has 1 values"]),  # a value longer than the csv module likes
+        # pyarrow alone takes the rest of the file for one value, without a word
         ('a,b\n1,x\n2,"y\n3,z\n4,u\n', ["a quote opened in row 2 is never closed"]),
         ('a,b\n5" pipe,x\n2,"y\n3,z\n', ["a quote opened in row 2 is never closed"]),
         ('a,b\n1,"y', ["a quote opened in row 1 is never closed"]),
@@ -112,14 +112,14 @@ def test_texts_with_a_note(save, content, name, want, note):
         # names
         ("a,b,a\n1,2,3\n", ["two columns are called a (columns 1 and 3)", "rename"]),
         ("a,,c\n1,2,3\n", ["data.csv: column 2 of 3 has no name", "name it in the header"]),
-        ("a,b,\n1,2\n", ["column 3 of 3 has no name"]),  # the missing name is reported, not the short rows
+        ("a,b,\n1,2\n", ["column 3 of 3 has no name"]),  # that, not that every row is too short
         ('""\n0\n1\n', ["data.csv has no columns"]),
         ("a;b\nx;1\ny;2,5\nz;\n", ["column b", "'2,5' in row 2"]),
     ],
 )  # fmt: skip
 def test_texts_that_are_refused(save, content, words, capfd):
     refused(lambda: read_table(save(content)), *words)
-    assert capfd.readouterr().err == ""  # pyarrow prints to stderr if a callback fails
+    assert capfd.readouterr().err == ""  # pyarrow grumbles there if a callback fails
 
 
 def test_paths_and_endings(save):
@@ -138,7 +138,7 @@ def test_gzip(save):
     packed = gzip.compress(b"a,b\n" + bytes(str(list(range(5000))), "ascii"))
     damaged = packed[:200] + bytes(100) + packed[300:]
     for content in (b"a,b\n1,2\n", packed[:-500], damaged, packed[:-8] + bytes(8)):
-        words = "data.csv.gz is not compressed with gzip, or damaged", "drop the .gz"
+        words = "data.csv.gz", "gzip", "drop the .gz"
         refused(lambda content=content: read_table(save(content, "data.csv.gz")), *words)
     for content in (b"", gzip.compress(b"", mtime=0), gzip.compress(b"\n")):
         refused(lambda content=content: read_table(save(content, "data.tsv.gz")), "data.tsv.gz is empty")
@@ -148,7 +148,7 @@ def test_what_is_no_file(tmp_path, save, monkeypatch):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere.csv")
-    for name, words in {"no such.csv": "does not exist", "folder": "has no .parquet file", "link.csv": "does not exist",
+    for name, words in {"no such.csv": "does not exist", "folder": "no .parquet file", "link.csv": "does not exist",
                         "pipe.csv": "is a pipe or a device", "/dev/zero": "is a pipe or a device"}.items():  # fmt: skip
         refused(lambda name=name: read_table(tmp_path / name), name, words)
     refused(lambda: read_table(str(tmp_path / "zero\0byte.csv")), r"zero\x00byte.csv")
@@ -157,7 +157,7 @@ def test_what_is_no_file(tmp_path, save, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     file = save("a,b\n1,2\n")
-    monkeypatch.setattr(type(file), "open", closed)  # root, which may run the tests, can read all files
+    monkeypatch.setattr(type(file), "open", closed)  # whoever runs the tests may be root, who may read all
     refused(lambda: read_table(file), "cannot read", "data.csv: permission denied")
 
 
@@ -175,7 +175,7 @@ def test_many_blocks(save):
     assert table.num_rows == rows + 1
     assert table.schema.types == [pa.float64(), pa.string()]
     assert table["m"][0].as_py() == "2"
-    table = read_table(save("a,b\n" + '1,"x\n\ny,z"\n' * 200_000)).table  # quoted values may span blocks
+    table = read_table(save("a,b\n" + '1,"x\n\ny,z"\n' * 200_000)).table  # blocks may end within the quotes
     assert table.num_rows == 200_000
     assert set(table["b"].to_pylist()) == {"x\n\ny,z"}
     long = "x" * 3_000_000  # a row longer than a block
@@ -208,7 +208,7 @@ def parquet(file, **columns):
 
 
 def test_parquet(tmp_path):
-    (tmp_path / "year=2020").mkdir()  # the path adds no column
+    (tmp_path / "year=2020").mkdir()  # no column comes from the path
     for name in ("data.parquet", "data.pq", "DATA.Parquet", "year=2020/data.parquet"):
         loaded = read_table(parquet(tmp_path / name, a=[1, 2], b=["x", None]))
         assert loaded.table.to_pydict() == {"a": [1, 2], "b": ["x", None]}
@@ -265,7 +265,7 @@ def test_predictions_as_text(tmp_path):
         write_predictions(str(tmp_path / name))
         content = (tmp_path / name).read_bytes()
         assert (gzip.decompress(content) if name.endswith(".gz") else content).decode() == want
-    assert (tmp_path / "c.csv.gz").read_bytes()[4:8] == bytes(4)  # no time stamp: same predictions, same bytes
+    assert (tmp_path / "c.csv.gz").read_bytes()[4:8] == bytes(4)  # no time: same predictions, same bytes
 
 
 def test_predictions_as_parquet(tmp_path):
@@ -299,8 +299,8 @@ def test_predictions_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("odd", "kind"), [("2024-02-30", "categorical"), ("", "date"), ("2024-03-01", "date")])
-def test_one_cell_that_is_not_a_date_makes_the_whole_column_text(tmp_path, odd, kind):
-    """The note names the cell. Rows without it are text, too."""
+def test_one_cell_that_is_no_date_makes_the_whole_column_text(tmp_path, odd, kind):
+    """It is said which cell that is, and a part of the rows without it is text, too."""
     days = [f"2024-01-{k:02}" for k in range(1, 21)]
     path = tmp_path / "d.csv"
     path.write_text("\n".join(["d,x", *(f"{day},{k}" for k, day in enumerate([*days, odd, *days]))]))

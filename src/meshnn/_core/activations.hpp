@@ -1,7 +1,7 @@
-// Activations phi(t) and their derivatives, a row of samples at a time. Codes as in meshnn/codes.py.
+// Activations phi(t) and their derivatives for rows of samples. Codes as in meshnn/codes.py.
 //
-// The kink of relu, leaky_relu and elu at 0 takes the derivative from the left, as PyTorch does. Derivatives are computed
-// from exp(-|t|) and never from 1 - phi, which is all rounding where a neuron is saturated.
+// The kink of relu, leaky_relu and elu at 0 takes the derivative from the left, as PyTorch does. Derivatives are
+// computed from exp(-|t|) and never from 1 - phi, which has only rounding errors where a neuron is saturated.
 #pragma once
 #include "elementary.hpp"
 
@@ -36,7 +36,7 @@ template <int code, class T> INLINE Vec<T> activation_of(Vec<T> t, Vec<T>& slope
         for (int i = 0; i < WIDTH<T>; ++i) s[i] = sin_of(t[i]), slope[i] = cos_of(t[i]);
         return s;
     } else if constexpr (code == GAUSS) {
-        t = t > far ? far : (t < -far ? -far : t);  // beyond it both are 0, and nothing overflows
+        t = t > far ? far : (t < -far ? -far : t);  // beyond it both are 0; this avoids an overflow
         V s = exp_of<T>(-t * t);
         slope = t * T(-2) * s;
         return s;

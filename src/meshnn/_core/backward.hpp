@@ -1,4 +1,4 @@
-// Gradients: backprop and the factored forward form, which are two ends of one scale.
+// Gradients: backprop and the factored forward-only form.
 //
 //   F_{m,k}[j, o]   influence of the pre-activation of j at tick m on the state of o after tick k
 //   o_k[o]          dE/dy of output o after tick k; 0 where no loss is taken
@@ -6,10 +6,11 @@
 //   dE/dA[i, j]     sum over ticks m of s_{m-1}[i] v_m[j]
 //   dE/dx_m[i]      sum over edges (i, j) of A[i, j] v_m[j]
 //
-// Adjoint: v_m is pulled back from v_{m+1} over the transposed lists, and phi' o_m is added on the way. Factored: at the
-// last tick the readout and one hop more are contracted directly (one hop is phi' A phi', the edges themselves); every
-// earlier (m, j) is a tangent that is pushed forward over the lists of its chain and contracted at the end. Up to three
-// ticks both are the same computation. A topological pass visits each neuron of a graph that has settled once.
+// Adjoint: v_m is pulled back from v_{m+1} over the transposed lists, and phi' o_m is added at each tick. Factored: at
+// the last tick the readout and one more hop are contracted directly (one hop is phi' A phi', from the weights of the
+// edges). Every earlier (m, j) is a tangent that is pushed forward over the lists of its chain and contracted after the
+// last tick. Up to three ticks both are the same computation. In a settled graph, a topological pass processes each
+// neuron once.
 #pragma once
 #include "forward.hpp"
 #include "losses.hpp"
@@ -31,7 +32,7 @@ template <int B, class T> INLINE void outer_block(const T* panel, i64 stride, co
 template <class T> NOINLINE void correlate_run(const Lists& o, u32 first, u32 last, const T* V, const T* S, T* g, T* panel, int lanes) {
     constexpr i64 side = SIDE / sizeof(T), wide = WIDE / sizeof(T);
     i64 begin = o.ptr[first], count = (i64)o.ptr[first + 1] - begin;
-    i64 whole = count % side <= 3 ? count - count % side : count;  // a few columns that are left over are taken one by one
+    i64 whole = count % side <= 3 ? count - count % side : count;  // up to three remaining columns are processed one by one
     i64 stride = (whole + side - 1) / side * side, i = 0;
     for (i64 c = 0; c < stride; c += WIDTH<T>)
         for (i64 l = 0; l < lanes; l += WIDTH<T>) transpose(S + l, LANES<T>, o.col + begin + c, panel + l * stride + c, stride);
@@ -107,7 +108,7 @@ template <class T> struct BackwardChunk : Chunk<T> {
             store(row(m.Y, q), sum);
         }
     }
-    // All ticks and the loss. If states take turns, dE/dy is known for the last tick only.
+    // All ticks and the loss. If ticks share buffers, dE/dy is known for the last tick only.
     bool run_with_loss(const Batch<T>& b, int lanes, double& loss) {
         bool good = this->project_inputs(b, lanes);
         if (b.readout) memset(m.Y, 0, outputs * ROW);
@@ -128,7 +129,7 @@ template <class T> struct BackwardChunk : Chunk<T> {
     }
 
     // -- from dE/dy per tick, in O, to dE/dA and dE/dx ---------------------------------------------------------------------
-    // v of the outputs at tick k: phi' o_k, added to what was pulled back. In a topological pass phi' comes later.
+    // v of the outputs at tick k: phi' o_k is added to the pulled-back v. A topological pass multiplies by phi' later.
     void inject(i64 k, T* v, bool pulled) {
         for (i64 q = 0; q < outputs; ++q) {
             i64 j = first_output() + q;
@@ -136,7 +137,7 @@ template <class T> struct BackwardChunk : Chunk<T> {
             store(row(v, j), pulled ? add(x, load<T>(row(v, j))) : x);
         }
     }
-    // What tick k gives. Edges from clamped neurons whose projection is shared by all ticks wait in `total`, and so does dE/dx.
+    // Add the gradient of tick k. For edges from clamped neurons with a shared projection, and for dE/dx, sum v in `total`.
     void tick_gradient(i64 k, const T* v, T* g, T* grad_x, bool held, int lanes) {
         i64 q = p.gradient[k];
         if (grad_x && !held) memset(m.total, 0, n * sizeof(T));
@@ -148,7 +149,7 @@ template <class T> struct BackwardChunk : Chunk<T> {
         if (g) correlate(go, q, v, S(k - 1), g, m.panel, lanes);
         if (grad_x && !held) inputs_gradient(grad_x + (k - 1) * p.n_inputs * L);
     }
-    const T* values = nullptr;  // what edges take their weights from, for dE/dx
+    const T* values = nullptr;  // the values that edges take their weights from, for dE/dx
     void inputs_gradient(T* rows) {
         for (i64 i = 0; i < p.n_inputs; ++i) {
             Pack<T> t = zeros<T>();
@@ -156,7 +157,7 @@ template <class T> struct BackwardChunk : Chunk<T> {
             store(row(rows, i), t);
         }
     }
-    // g (entries) grows by the gradient; grad_x (1 or ticks, inputs, L) becomes dE/dx. Either may be null.
+    // Adds the gradient to g (entries); grad_x (1 or ticks, inputs, L) becomes dE/dx. Either may be null.
     void backward(T* g, T* grad_x, bool held, int lanes) {
         bool pass = p.topological_pass, carried = p.timed && p.tangent_tick.size;
         if (grad_x) {
@@ -258,7 +259,7 @@ template <class T> struct BackwardChunk : Chunk<T> {
             }
         }
     }
-    // The same after the last tick by tangents that run to the outputs: one tangent serves every output.
+    // The same after the last tick by tangents to the outputs; one tangent is used for all outputs.
     void jacobian_forward() {
         i64 q = p.gradient[ticks];
         auto of_output = [&](i64 j) { return m.J + (j - first_output()) * p.n_gradient * L; };

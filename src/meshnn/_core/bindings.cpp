@@ -1,14 +1,14 @@
-// The Python side of the core. Only bindings* know Python: plain C API, limited to what every Python from 3.11 on has.
+// The Python bindings of the core. Only bindings* use Python: the limited C API of Python 3.11.
 //
-//   Struct(name, mapping, dtype)   a C struct of views on arrays, which it keeps alive
+//   Struct(name, mapping, dtype)   a C struct of views of arrays, to which it holds references
 //   Engine(plan, dtype)            a plan that runs; its methods take arrays and write into arrays
-//   isa, isas                      the instruction set in use, and those that are built in
+//   isa, isas                      the instruction set in use, and the available ones
 //
-// Lengths are checked here, values are not: meshnn/engine does that.
+// Lengths are checked here; meshnn/engine checks values.
 #include "bindings_streams.hpp"
 
 // -- functions of the module ---------------------------------------------------------------------------------------------------------
-// update(optimizer, values, grad, step, rate) -> the norm of the gradient, penalty included
+// update(optimizer, values, grad, step, rate) -> the norm of the gradient including the penalty
 static PyObject* module_update(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
     OptimizerState* state = n ? struct_of<OptimizerState>(arguments[0], 0) : nullptr;
     if (!state) return n ? nullptr : PyErr_Format(PyExc_TypeError, "arguments are needed");

@@ -1,4 +1,4 @@
-// What all bindings share: the choice of an instruction set, arrays, structs and arguments.
+// Shared parts of the bindings: the choice of an instruction set, arrays, structs and arguments.
 #pragma once
 #ifndef MESHNN_FREE_THREADED
 #define Py_LIMITED_API 0x030B0000
@@ -159,7 +159,7 @@ template <class S> static S* struct_of(PyObject* object, char dtype) {
 static char dtype_of(PyObject* object) { return reinterpret_cast<StructObject*>(object)->dtype; }
 
 // -- arguments of a call, in order -------------------------------------------------------------------------------------------------
-// An array that a call writes.
+// An array that a call writes to.
 template <class E> struct Written { View<E>& view; };
 template <class E> static Written<E> out(View<E>& view) { return {view}; }
 class Arguments {

@@ -1,4 +1,4 @@
-// Engine, and what layers of other libraries keep of a call.
+// The class Engine, and the stored states of layers of other libraries.
 #pragma once
 #include "bindings.hpp"
 
@@ -8,7 +8,7 @@ static bool optimizer_fits(const OptimizerState& o, int64_t N) {
 
 // -- Engine ----------------------------------------------------------------------------------------------------------------------
 struct EngineObject { PyObject_HEAD Engine engine; PyObject* plan; char dtype; };
-// A call runs without the GIL; between batches it looks for signals now and then.
+// A call runs without the GIL; between batches it checks for signals.
 struct Running {
     PyThreadState* thread;
     long long looked;
@@ -79,8 +79,8 @@ static void take_samples(Arguments& a, const Plan& p, AnyView& values, Samples& 
     a.require(s.X.n[2] == p.n_inputs && (s.X.n[0] == 1 || s.X.n[0] >= p.ticks) && s.X.size == s.X.n[0] * s.size * p.n_inputs, "X");
     a.require(!s.state.size || (s.state.n[0] == s.size && s.state.n[1] == p.n), "the state");
 }
-// y (n, m) or (ticks, n, m), shares (n) or (ticks, n), readout (ticks, n) or none, last ticks (n) or none; all with any axes of
-// length 1 besides.
+// y (n, m) or (ticks, n, m), share (n) or (ticks, n), readout (ticks, n) or none, last ticks (n) or none; with any number of
+// additional axes of length 1.
 static void take_shape(Arguments& a, AnyView& view, int64_t ticks, int64_t n, int64_t m, const char* what) {
     bool each = view.size == ticks * n * m;
     a.require(view.size == n * m || each, what);
@@ -115,7 +115,7 @@ ENGINE_METHOD(engine_forward) {
     if (!a.good) return nullptr;
     return outcome(run(e.kernels->forward, e, c), nullptr);
 }
-// loss(values, X, state, check, threads, work, y, share, readout, stop, loss, at_ticks, grad, influence) -> loss, share of correct samples
+// loss(values, X, state, check, threads, work, y, share, readout, stop, loss, at_ticks, grad, influence) -> loss, fraction of correct samples
 static const StreamPlan* influence_of(Arguments& a) {
     PyObject* plan = a.object();
     if (!plan || plan == Py_None) return nullptr;
@@ -162,7 +162,7 @@ ENGINE_METHOD(engine_curvature) {
     return outcome(status, status == OK ? Py_BuildValue("dd", c.loss, c.correct) : nullptr);
 }
 // epochs(values, X, None, 0, threads, work, y, share, readout, stop, loss, at_ticks, order, optimizer, rates, record, batch, per, done)
-// -> epochs that were finished
+// -> number of finished epochs
 ENGINE_METHOD(engine_epochs) {
     ENGINE_START(19)
     EpochsCall c;
@@ -191,7 +191,7 @@ static void kept_dealloc(PyObject* object) {
     Py_XDECREF(self->engine);
     free_object(object);
 }
-// Layers of other libraries hand over addresses of C-contiguous arrays of the dtype; 0 is an array without elements.
+// Layers of other libraries pass addresses of C-contiguous arrays of the dtype; 0 is an empty array.
 static AnyView at_address(Arguments& a, int64_t n0, int64_t n1, int64_t n2) {
     PyObject* one = a.object();
     AnyView found = {one ? PyLong_AsVoidPtr(one) : nullptr, 0, {n0, n1, n2, 1}};

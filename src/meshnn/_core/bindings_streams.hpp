@@ -18,7 +18,7 @@ static bool has(const AnyView& v, int64_t a, int64_t b = 1, int64_t c = 1, int64
 template <class E> static bool has(const View<E>& v, int64_t a, int64_t b = 1) {
     return v.size == a * b && (!v.size || (v.n[0] == a && v.n[1] == b));
 }
-// Whether every buffer of a stream has the length that the plan asks for, and what is used as an index is one.
+// Whether every buffer of a stream has the length that the plan requires, and all indices are valid.
 static bool state_fits(const StreamPlan& p, const StreamState& s, char dtype) {
     const int64_t B = s.s.n[0], n = s.s.n[1], C = p.n_outputs, N = s.H.n[1], m = s.target.n[1], d = p.n_inputs, L = 256 / (dtype == 'f' ? 4 : 8);
     const int64_t depth = s.past_derivatives.size ? s.past_derivatives.n[0] : 0, places = s.replay_x.size ? s.replay_x.n[0] : 0;
@@ -118,7 +118,7 @@ static bool portable_fits(const PortableNet& p, const PortableState& s) {
     good = good && has(s.g, C) && has(s.scaled, p.n_targets) && (p.n_targets == 1 || p.n_targets == C);
     return good && (!s.x_moments.size || has(s.x_moments, 7 * p.n_inputs)) && (!s.y_moments.size || has(s.y_moments, 7 * C));
 }
-// portable(net, state, rule, mode, X, Y, out): X (T, inputs), Y (T, targets), out (T, outputs); None if the mode has no use for it
+// portable(net, state, rule, mode, X, Y, out): X (T, inputs), Y (T, targets), out (T, outputs); None if the mode does not use it
 static PyObject* module_portable(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
     Arguments a(arguments, n, 7, 'f');
     PyObject *given_net, *given_state;
@@ -137,7 +137,7 @@ static PyObject* module_portable(PyObject*, PyObject* const* arguments, Py_ssize
     a.require(portable_fits(*net, *state), "an array of the stream");
     if (!a.good) return nullptr;
     Running running;
-    const int64_t block = 64;  // samples between two looks for signals
+    const int64_t block = 64;  // samples between two checks for signals
     bool stopped = false;
     for (int64_t k = 0; k < T && !stopped; k += block, stopped = k < T && Running::stop(&running))
         meshnn_portable_run(net, state, rule.data, mode, k + block < T ? block : T - k, runs ? X.data + k * d : nullptr,

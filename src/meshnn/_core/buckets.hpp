@@ -1,20 +1,20 @@
-// Whole batches: cut into fixed buckets of chunks, which any thread may take; sums run in the order of the buckets, so that
-// the number of threads does not change a bit.
+// Whole batches, divided into fixed buckets of chunks, which any thread may process. Sums are added in the order of the
+// buckets, so that results do not depend on the number of threads.
 #pragma once
 #include "backward.hpp"
 #include "influence.hpp"
 #include "optimizer.hpp"
 
 namespace {
-constexpr i64 MOST_BUCKETS = 8;         // and so the most threads that work on a batch
-constexpr i64 SLAB = 65536;             // samples whose gradients are summed in the dtype; beyond, in double precision
-constexpr double LEAST_WORK = 250000;   // multiply-adds that are worth a bucket of their own
-constexpr i64 LARGE = 1 << 16;          // values that are worth more than one thread
+constexpr i64 MOST_BUCKETS = 8;         // also the maximum number of threads per batch
+constexpr i64 SLAB = 65536;             // samples whose gradients are summed in the dtype; sums of slabs are in double precision
+constexpr double LEAST_WORK = 250000;   // least multiply-adds per bucket
+constexpr i64 LARGE = 1 << 16;          // least number of values for several threads
 
-// Buckets of a batch: they depend on nothing but its size and the work per sample.
+// Buckets of a batch: they depend only on its size and the work per sample.
 struct Buckets {
     i64 chunks, count;
-    // Two chunks share a gradient, unless they are all there are; or at least `least` chunks, if that is more.
+    // A bucket has at least two chunks, or `least` chunks if that is more; except if the batch has fewer.
     Buckets(i64 n_chunks, i64 size, double work, i64 least = 2) : chunks(n_chunks), count(1) {
         double most = (double)size * work / LEAST_WORK;
         i64 some = least > 2 ? chunks / least : max_of(chunks / 2, min_of<i64>(chunks, 2));
@@ -34,13 +34,13 @@ template <class F> void in_parallel(i64 count, i64 threads, const F& f) {
         (*static_cast<const F*>(context))(q);
     }, const_cast<F*>(&f));
 }
-// Run f(first, last) for ranges of `size` things, one range per thread, or one range in all if there are few.
+// Run f(first, last) for ranges of 0 to `size`, one range per thread, or a single range if `size` is small.
 template <class F> void in_ranges(i64 size, i64 threads, i64 unit, const F& f) {
     i64 count = size > LARGE ? max_of<i64>(threads, 1) : 1, units = (size + unit - 1) / unit;
     if (count == 1) return f(0, size);
     in_parallel(count, threads, [&](i64 q) { f(min_of(units * q / count * unit, size), min_of(units * (q + 1) / count * unit, size)); });
 }
-// A buffer that is given back at the end of a scope.
+// A buffer that is returned to the pool at the end of a scope.
 template <class T> struct Buffer {
     Pool& pool;
     T* data;
@@ -76,7 +76,7 @@ template <class T, class F, class End> Status for_buckets(Engine& e, const T* w,
     }
     return OK;
 }
-// Weights in the order of the plan's entries, and room for `more` numbers behind them.
+// Weights in the order of the plan's entries, followed by space for `more` numbers.
 template <class T> struct Weights : Buffer<T> {
     Status status = OK;
     Weights(Engine& e, const T* values, i64 more, i64 threads, bool check = false) : Buffer<T>(e.buffers, rounded_up(e.plan->weight_index.size) + more) {

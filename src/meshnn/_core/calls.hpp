@@ -1,4 +1,4 @@
-// What an engine computes on whole batches.
+// The computations of an engine on whole batches.
 #pragma once
 #include "buckets.hpp"
 
@@ -20,7 +20,7 @@ template <class T> bool forward_chunk(Chunk<T>& net, const Batch<T>& b, i64 c, c
     good = net.project_inputs(b, b.lanes(c)) && good;
     for (i64 k = 1; k <= net.ticks; ++k) {
         good = net.run_tick(b, k, b.lanes(c)) && good;
-        if (whole || (k == net.ticks && !end.empty())) net.clamp(b, k, net.S(k));  // the inputs of the last tick stay
+        if (whole || (k == net.ticks && !end.empty())) net.clamp(b, k, net.S(k));  // keep the inputs of the last tick
         if (whole) write(k, net.S(k));
         else if (call.wanted == EVERY || k == net.ticks) write(call.wanted == EVERY ? k - 1 : 0, net.outputs_of(net.S(k)));
     }
@@ -59,7 +59,7 @@ template <class T> struct InfluenceWalk {
     static i64 size_of(const Plan& p, const StreamPlan& plan) {
         return rounded_up(p.n) + 2 * columns_of(plan) + (2 * plan.most_packs + plan.most_sources) * LANES<T> + plan.weight_index.size + 16;
     }
-    // Run the ticks of sample `at`; after each, look(k, J) with the influence on all neurons.
+    // Run the ticks of sample `at`; after each, call look(k, J) with the influences on all neurons.
     template <class Look> void run(const Batch<T>& b, i64 at, i64 ticks, const Look& look) {
         memset(J, 0, 2 * columns * sizeof(T));
         memset(s, 0, p.n * sizeof(T));
@@ -188,7 +188,7 @@ template <class T> Status vjp_call(Engine& e, VjpCall& call) {
     for (i64 k = 0; entries && k < p.n_gradient; ++k) grad[k] = (T)total.data[k];
     return OK;
 }
-// A forward pass of one chunk whose workspace, with the states of all ticks, is left to the caller.
+// A forward pass of one chunk. The caller receives the workspace with the states of all ticks.
 template <class T> Status keep_call(Engine& e, ForwardCall& call, void** kept) {
     FlushDenormals flush;
     Weights<T> w(e, as<T>(call.values).data, 0, 1);
@@ -231,18 +231,19 @@ template <class T> Status jacobian_call(Engine& e, JacobianCall& call) {
         return good ? OK : NOT_FINITE;
     }, [](i64) {});
 }
-// The lower half of M (n, n) += R R', with R (n, columns) whose rows are `stride` apart. The panel, (n + 64) * columns numbers,
-// gets the columns of R in blocks, each one stream of memory: rows a power of 2 apart would share few lines of the cache.
+// The lower half of M (n, n) += R R', with R (n, columns) whose rows are `stride` apart. The panel, (n + 64) * columns
+// numbers, receives the columns of R in blocks that are contiguous in memory: rows with a distance of a power of 2
+// would share few cache lines.
 template <class T> void add_gram(const T* R, i64 n, i64 columns, i64 stride, T* panel, T* M) {
     constexpr i64 wide = WIDE / sizeof(T);
     for (i64 i = 0; i < n; i += wide) {
         T* block = panel + i * columns;
         i64 rows[wide];
-        for (i64 k = 0; k < wide; ++k) rows[k] = min_of(i + k, n - 1);  // columns behind the last are not used
+        for (i64 k = 0; k < wide; ++k) rows[k] = min_of(i + k, n - 1);  // columns after the last are not used
         for (i64 k = 0; k < wide; k += WIDTH<T>)
             for (i64 l = 0; l < columns; l += WIDTH<T>) transpose(R + l, stride, rows + k, block + l * wide + k, wide);
     }
-    for (i64 some = 0; some < n; some += GRAM_ROWS)  // rows that stay in the cache while all blocks go by
+    for (i64 some = 0; some < n; some += GRAM_ROWS)  // rows that stay in the cache for all blocks
         for (i64 i = 0; i < min_of(some + GRAM_ROWS, n); i += wide)
             for (i64 r = max_of(some, i / 4 * 4); r < min_of(some + GRAM_ROWS, n); r += 4) {  // on the diagonal and below
                 const T* v[4];
@@ -279,7 +280,7 @@ template <class T> struct CurvatureBucket {
 template <class T> Status curvature_call(Engine& e, CurvatureCall& call) {
     const Plan& p = *e.plan;
     i64 n = call.live.size, columns = CurvatureBucket<T>::stride_of(call.pieces), per_look = p.n_outputs - (call.targets.loss == CROSS_ENTROPY);
-    i64 least = max_of<i64>(2, call.pieces / max_of<i64>(per_look, 1));  // chunks that are worth a matrix of their own
+    i64 least = max_of<i64>(2, call.pieces / max_of<i64>(per_look, 1));  // least number of chunks per matrix
     i64 matrix = rounded_up(n * n), sizes = rounded_up(n) + matrix + 2 * rounded_up(columns * (n + 64));
     Batch<T> batch(call.samples, &call.targets, p.n);
     i64 most = Buckets::most(batch, call.threads.work, least);

@@ -1,4 +1,4 @@
-// What the kernels of one instruction set and the rest of the core share: views of arrays, structs that Python fills, and
+// Declarations shared by the kernels and the rest of the core: views of arrays, structs that Python fills, and
 // the table of kernels. Compiles without Python.
 #pragma once
 #include <stddef.h>
@@ -37,8 +37,9 @@ struct StructInfo { const char* name; size_t size; const Field* fields; int coun
     constexpr const StructInfo& info_of(const Name*) { return Name##_info::info; }
 
 // Lists of rows: row r of list q sums over the entries ptr[r] to ptr[r + 1], which read the rows `col`. `run` is the
-// number of rows from r on that read the same columns and are computed in tiles, else 0; entries in `padding` fill such
-// rows up: their weight is 0 and they have no gradient. `number` is the value that an entry takes its weight from.
+// number of rows, from r on, that read the same columns and are computed in tiles, else 0. Entries in `padding` make
+// such rows equal: they have weight 0 and no gradient. `number` is the index of the value that an entry takes its
+// weight from.
 #define LISTS_FIELDS(F, prefix)                                                                        \
     F(View<uint32_t>, prefix##start) F(View<uint32_t>, prefix##rows) F(View<uint32_t>, prefix##ptr)    \
     F(View<uint32_t>, prefix##col) F(View<uint32_t>, prefix##number) F(View<uint32_t>, prefix##run)    \
@@ -69,13 +70,13 @@ DEFINE_STRUCT(OptimizerState, OPTIMIZER_FIELDS, true)
 enum Status { OK, NOT_FINITE, BAD_WEIGHTS, NO_MEMORY, INTERRUPTED };
 
 // -- calls ------------------------------------------------------------------------------------------------------------
-// Samples X (1 or ticks, n, inputs) in order `order`, or as they come; states (n, neurons) before the first tick.
+// Samples X (1 or ticks, n, inputs), permuted by `order` if given; states (n, neurons) before the first tick.
 struct Samples {
     AnyView X, state;
     int64_t size;  // samples of the call
     int64_t check; // whether samples and weights that are not finite are refused
 };
-// Targets y (1 or ticks, n, m), shares (1 or ticks, n), and for a run in time readout weights (ticks or 0, n) and the last
+// Targets y (1 or ticks, n, m), sample weights `share` (1 or ticks, n); for a run in time, readout weights (ticks or 0, n) and the last
 // tick of each sample (n or 0).
 struct Targets { AnyView y, share, readout, stop; int64_t loss, at_ticks; };
 struct Poll { bool (*stop)(void*); void* context; };
@@ -83,7 +84,7 @@ struct Threads { int64_t count; double work; Poll poll; };  // work: multiply-ad
 
 enum Wanted { LAST, EVERY, STATES };
 struct ForwardCall { AnyView values; Samples samples; AnyView out, end; int64_t wanted; Threads threads; };
-// `influence` carries derivatives forward, sample by sample, instead of the lists of the plan; or null.
+// `influence` carries derivatives forward, sample by sample, and replaces the lists of the plan; may be null.
 struct StreamPlan;
 struct LossCall {
     AnyView values; Samples samples; Targets targets; View<double> grad; const StreamPlan* influence; double loss, correct; Threads threads;
@@ -93,7 +94,7 @@ struct CurvatureCall {
     AnyView values; Samples samples; Targets targets; View<int64_t> live; View<double> grad, matrix; int64_t pieces;
     double loss, correct; Threads threads;
 };
-// dL/dy (1 or ticks, n, outputs) in; dL/dvalues and dL/dX out, unless empty. `kept` is a workspace that holds the states.
+// dL/dy (1 or ticks, n, outputs) in; dL/dvalues and dL/dX out, except for empty arrays. `kept` is a workspace that holds the states.
 struct VjpCall { AnyView values; Samples samples; AnyView slopes, grad, grad_X; void* kept; Threads threads; };
 struct EpochsCall {
     AnyView values; Samples samples; Targets targets; View<int64_t> order; OptimizerState* optimizer; View<double> rates, record;
@@ -120,12 +121,12 @@ struct Kernels {
 // -- memory, workspaces and threads -----------------------------------------------------------------------------------
 void* allocate(size_t bytes);  // aligned to 64 bytes and zeroed, or null
 void release(void* memory);
-// Blocks that are kept from call to call; a new one is zeroed. Large ones are kept only if asked for.
+// Blocks of memory that are reused by later calls; a new one is zeroed. Large ones are kept only on request.
 struct Pool { struct Block* free; int lock; };
 void* borrow(Pool& pool, size_t bytes);
 void give_back(Pool& pool, void* memory, bool keep_large = false);
 void clear(Pool& pool);
 struct Engine { const Plan* plan; const Kernels* kernels; int itemsize; Pool workspaces, buffers; };
 
-// Run task(context, 0), ..., task(context, count - 1) in up to `threads` threads, the caller among them.
+// Run task(context, 0), ..., task(context, count - 1) in up to `threads` threads, including the caller.
 void parallel(int64_t count, int64_t threads, void (*task)(void*, int64_t), void* context);

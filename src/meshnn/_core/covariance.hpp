@@ -1,15 +1,15 @@
 // The covariance of parameters in symmetric blocks, of which the lower half is stored.
 //
-// A block of n parameters, padded to a multiple of 8, lies in strips of 8 rows: strip k has the rows 8 k to 8 k + 7 and of
-// each the columns 0 to 8 k + 7, one row after the other. Half of the numbers are neither stored nor read, every row begins
-// at a multiple of 64 bytes, and a strip is one sequential read that serves both halves.
+// A block of n parameters, padded to a multiple of 8, is stored in strips of 8 rows: strip k has the rows 8 k to 8 k +
+// 7, and of each row the columns 0 to 8 k + 7, row by row. The other half is not stored, every row begins at a multiple
+// of 64 bytes, and one sequential read of a strip serves both halves.
 #pragma once
 #include "influence.hpp"
 
 namespace {
 constexpr int STRIP = 8;             // as in meshnn/codes.py
 constexpr double ROUNDING = 1e-13;   // least growth of a variance: several hundred times the rounding error of its row
-constexpr int ROWS = VECTOR_BYTES == 64 ? 8 : 4;  // rows whose sums fit into registers
+constexpr int ROWS = VECTOR_BYTES == 64 ? 8 : 4;  // number of rows whose sums fit into registers
 typedef Vec<double> V;
 
 // The sums across each of four vectors.
@@ -65,8 +65,9 @@ NOINLINE void subtract(double* __restrict P, const double* __restrict u, i64 n) 
         P += 4 * w;
     }
 }
-// The variances of a block grow by q, less the closer they are to the ceiling, which none exceeds. They grow by ROUNDING of
-// themselves at least, more than a step may lose by rounding: P stays positive if q is 0.
+// The variances of a block grow by q, reduced in proportion to their distance from the ceiling, which none exceeds.
+// They grow by at least the fraction ROUNDING, which exceeds the rounding error of a step, so that P stays positive if
+// q is 0.
 INLINE void inflate(double* P, i64 count, double q, double ceiling) {
     const double steep = q / ceiling;
     for (i64 i = 0; i < count; ++i) {

@@ -4,7 +4,7 @@
 #define MESHNN_CPU_H
 #if defined(__x86_64__)
 #include <cpuid.h>
-static unsigned meshnn_saved_registers(void) { /* what the system saves of wide registers */
+static unsigned meshnn_saved_registers(void) { /* the wide registers that the system saves */
     unsigned low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return low;

@@ -37,7 +37,7 @@ template <class T> INLINE Vec<T> abs_of(Vec<T> x) { return x < Vec<T>{} ? -x : x
 // x = k ln 2 + r: returns expm1(r)
 template <class T> INLINE Vec<T> split_exponent(Vec<T> x, Mask<T>& k) {
     typedef Constants<T> C;
-    Vec<T> z = x * C::log2e + C::round, n = z - C::round;  // the sum rounds to a whole number, which its low bits are
+    Vec<T> z = x * C::log2e + C::round, n = z - C::round;  // the sum is rounded to an integer, which is in its low bits
     k = (Mask<T>)z - (Mask<T>)splat<Vec<T>>(C::round);
     Vec<T> r = (x - n * C::ln2_high) - n * C::ln2_low;
     return r + r * r * horner(r, C::exp);
@@ -45,7 +45,7 @@ template <class T> INLINE Vec<T> split_exponent(Vec<T> x, Mask<T>& k) {
 template <class T> INLINE Vec<T> power_of_2(Mask<T> k) { return (Vec<T>)((k + Constants<T>::bias) << Constants<T>::shift); }
 template <class T> INLINE Vec<T> exp_of(Vec<T> x) {
     Vec<T> largest = splat<Vec<T>>(Constants<T>::largest), least = splat<Vec<T>>(Constants<T>::least);
-    x = x > largest ? largest : x;  // NaN passes both comparisons
+    x = x > largest ? largest : x;  // NaN is unchanged
     x = x < least ? least : x;
     Mask<T> k;
     Vec<T> p = split_exponent<T>(x, k);
@@ -59,7 +59,7 @@ template <class T> INLINE Vec<T> expm1_of(Vec<T> x) {
     return s * p + (s - T(1));
 }
 template <class T> INLINE Vec<T> log_series(Vec<T> f) { return (f + f * (f * f) * horner(f * f, Constants<T>::log)) * T(2); }
-// of a normal positive number, infinity or NaN
+// log of a normal positive number, infinity or NaN
 template <class T> INLINE Vec<T> log_of(Vec<T> x) {
     typedef Constants<T> C;
     Mask<T> bits = (Mask<T>)x, k = (bits >> C::shift) - C::bias;

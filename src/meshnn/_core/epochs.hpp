@@ -4,7 +4,7 @@
 #include "calls.hpp"
 
 namespace {
-// One batch after the other; the packed chunks of a batch that is the whole set are kept.
+// Steps on one batch after the other. If a batch is the whole set, its packed chunks are kept.
 template <class T> struct Training {
     Engine& e;
     EpochsCall& call;
@@ -33,7 +33,7 @@ template <class T> struct Training {
         Borrowed<T> workspace(e);
         if (!workspace.m) return NO_MEMORY;
         Workspace<T>& m = *workspace.m;
-        Workspace<T> own = m;  // its pointers
+        Workspace<T> own = m;  // local pointers
         BackwardChunk<T> net(p, w, m);
         T* mine = g + q * stride;
         if (with_gradient) memset(mine, 0, p.grad_index.size * sizeof(T));
@@ -54,7 +54,7 @@ template <class T> struct Training {
         correct[q] = m.correct;
         return OK;
     }
-    // Losses, and gradients, of a batch; returns the buckets.
+    // Losses and gradients of a batch; returns the buckets.
     i64 run(const Batch<T>& b, bool with_gradient, Status& worst) {
         i64 threads = call.threads.count;
         in_ranges(p.weight_index.size, threads, 1, [&](i64 first, i64 last) { gather_weights(p, values, w, first, last); });
@@ -88,8 +88,9 @@ template <class T> struct Training {
         return norm;
     }
 };
-// record (epochs, 3) becomes mean loss, share of correct samples and norm of the last gradient of each epoch; where a batch is
-// the whole set, the last row has loss and share after all steps. Stops after an epoch whose loss is not finite.
+// record (epochs, 3) becomes mean loss, fraction of correct samples and norm of the last gradient of each epoch; if a
+// batch is the whole set, the last row has loss and fraction after all steps. Stops after an epoch whose loss is not
+// finite.
 template <class T> Status epochs_call(Engine& e, EpochsCall& call) {
     FlushDenormals flush;
     const Plan& p = *e.plan;
@@ -112,7 +113,7 @@ template <class T> Status epochs_call(Engine& e, EpochsCall& call) {
         batch.order = whole ? nullptr : call.order.data + k * n;
         for (i64 begin = 0; begin < n; begin += size, ++steps) {
             batch.begin = begin, batch.size = min_of(size, n - begin);
-            batch.scale = whole ? T(1) : T((double)n / (double)batch.size);  // shares are those of the whole set
+            batch.scale = whole ? T(1) : T((double)n / (double)batch.size);  // sample weights relative to the whole set
             i64 count = t.run(batch, true, status);
             if (status != OK) return status;
             norm = t.step(count, call.done + steps + 1, call.rates[steps], norm_of.data);
@@ -127,7 +128,7 @@ template <class T> Status epochs_call(Engine& e, EpochsCall& call) {
         call.finished = k;
         if (!__builtin_isfinite(loss)) return OK;
     }
-    if (whole && epochs) {  // one pass more gives the loss after the last step
+    if (whole && epochs) {  // another pass computes the loss after the last step
         i64 count = t.run(batch, false, status);
         double* row = call.record.data + 3 * (epochs - 1);
         row[0] = row[1] = 0;

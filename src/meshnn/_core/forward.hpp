@@ -1,8 +1,7 @@
-// States: s_k = phi(s_{k-1} A) on the rows that a plan asks for, a chunk of samples at a time.
+// States: s_k = phi(s_{k-1} A) on the rows of a plan, for one chunk of samples at a time.
 //
-// Everything runs in time. Inputs are held or differ per tick, states before the first tick are 0 or given, a sample may
-// end early: its states are 0 from then on, so that a net which grows without bounds on the padding of a short sequence
-// spoils no sum.
+// Inputs are held or differ per tick; states before the first tick are 0 or given. A sample may end early: its states
+// are 0 from then on, so that a net that grows without bounds on the padding of a short sequence does not affect sums.
 #pragma once
 #include "activations.hpp"
 #include "core.hpp"
@@ -20,7 +19,7 @@ INLINE Lists gradient_lists_of(const Plan& p) {
 template <class T> INLINE T* row(T* base, i64 j) { return base + j * (ROW / (i64)sizeof(T)); }
 
 // -- pull: rows become weighted sums of other rows ----------------------------------------------------------------------
-// Four rows with the same columns, a piece of B bytes: what is loaded of a source serves all four.
+// Four rows with the same columns, B bytes at a time: each load of a source is used for all four.
 template <int B, class T> INLINE void pull_tile_piece(const Lists& o, u32 r, const T* w, const T* source, const T* seeds, T* target, int lane) {
     u32 p0 = o.ptr[r], p1 = o.ptr[r + 1], p2 = o.ptr[r + 2], p3 = o.ptr[r + 3];
     u32 j0 = o.rows[r], j1 = o.rows[r + 1], j2 = o.rows[r + 2], j3 = o.rows[r + 3];
@@ -111,14 +110,14 @@ template <class T> NOINLINE void hop(const Lists& o, i64 q, const T* w, const T*
 }
 
 // -- batches: samples into rows ------------------------------------------------------------------------------------------
-// Chunk c has the samples c * per, ...; places behind the last sample are padded with copies of it, with a share of 0.
+// Chunk c has the samples c * per, ...; it is padded with copies of the last sample with weight 0.
 template <class T> struct Batch {
     const T *X, *state, *y = nullptr, *share = nullptr, *readout = nullptr, *stop = nullptr;
     i64 n, inputs, input_ticks, neurons, targets = 0, target_ticks = 0, share_ticks = 0;
     const i64* order = nullptr;  // the sample at each place, or null
     i64 begin = 0, size, per = LANES<T>, loss = 0;
-    T scale = 1;                 // of the shares
-    bool at_ticks = false;       // whether losses are taken at ticks; else once, of the last tick or of a readout
+    T scale = 1;                 // factor of the sample weights
+    bool at_ticks = false;       // whether there is a loss per tick; else one for the last tick or the readout
     bool check;
 
     Batch(const Samples& s, const Targets* t, i64 n_neurons)
@@ -130,7 +129,7 @@ template <class T> struct Batch {
     }
     i64 chunks() const { return (size + per - 1) / per; }
     i64 count(i64 c) const { return min_of(per, size - c * per); }
-    // how many lanes of a row are computed: all, half of them, or a quarter where that is a whole piece
+    // number of lanes of a row to compute: all, a half, or a quarter if that is a whole piece
     int lanes(i64 c) const {
         constexpr int L = LANES<T>;
         return 2 * count(c) > L ? L : NARROW <= ROW / 4 && 4 * count(c) <= L ? L / 4 : L / 2;
@@ -166,19 +165,19 @@ template <class T> bool finite(const T* rows, i64 count) {
 
 // -- workspaces: the buffers of one thread ----------------------------------------------------------------------------------
 template <class T> struct Workspace {
-    T *S, *D;        // (kept_ticks, n, L) states after each tick, or of fewer, which take turns; phi' where it is not simple
-    T *V;            // (3, n, L) dE/dt of a tick and the next, and of a tick that tangents begin at
-    T *total, *U;    // (n, L) dE/dt added up over ticks; what the clamped neurons give at every tick
+    T *S, *D;        // (kept_ticks, n, L) states after each tick, or of alternating ticks; phi' unless it is simple
+    T *V;            // (3, n, L) dE/dt of a tick, of the next, and of the first tick of tangents
+    T *total, *U;    // (n, L) dE/dt summed over ticks; the products with clamped neurons, equal at all ticks
     T *tangent;      // (2, n, L) a tangent before and after a hop
     T *O;            // (ticks or 1, outputs, L) dE/dy after each tick
-    T *Y, *P;        // (outputs, L) what is read; what the curvature needs to know of the outputs
+    T *Y, *P;        // (outputs, L) outputs that are read; outputs as needed for the curvature
     T *J;            // (outputs * n_gradient, L) the Jacobian of a chunk
     T *panel;        // (panel_rows, L)
     T *x, *y, *share, *readout, *stop;  // the packed chunk
     double correct;
     i64 rows[LANES<T>];  // its samples
 
-    // Lay the buffers out in memory from `at` on, if it is not null; returns the bytes they take.
+    // Place the buffers in memory from `at` on, if it is not null; returns their size in bytes.
     size_t lay_out(const Plan& p, char* at) {
         size_t used = 0;
         auto take = [&](T*& place, i64 count) {
@@ -194,7 +193,7 @@ template <class T> struct Workspace {
         return used;
     }
 };
-constexpr size_t WORKSPACE_HEAD = 4096;  // the struct itself, in front of its buffers
+constexpr size_t WORKSPACE_HEAD = 4096;  // the struct, which precedes its buffers
 template <class T> Workspace<T>* borrow_workspace(Engine& e) {
     static_assert(sizeof(Workspace<T>) <= WORKSPACE_HEAD);
     const Plan& p = *e.plan;
@@ -227,7 +226,7 @@ template <class T> struct Chunk {
     INLINE T* outputs_of(T* states) const { return states + n - outputs * L; }
     INLINE T* O(i64 k) const { return m.O + (p.timed ? k : 0) * outputs * L; }
 
-    // Pack the samples of chunk c; whether they are finite. Inputs that differ per tick are packed when they are clamped.
+    // Pack the samples of chunk c; returns whether they are finite. Inputs that differ per tick are packed when they are clamped.
     bool take(const Batch<T>& b, i64 c) {
         b.index(c, m.rows);
         stops = b.stop != nullptr;
@@ -268,7 +267,7 @@ template <class T> struct Chunk {
         if (stops) quench(k, after);
         return true;
     }
-    // The states of samples that have ended become 0.
+    // Set the states of samples that have ended to 0.
     void quench(i64 k, T* after) {
         bool some = false;
         for (int l = 0; l < L; ++l) some = some || m.stop[l] < T(k);
@@ -300,7 +299,7 @@ template <class T> struct Chunk {
 // -- weights in the order of a plan's entries, and gradients back ---------------------------------------------------------------
 template <class T> void gather_weights(const Plan& p, const T* values, T* w, i64 first, i64 last) {
     for (i64 r = 0; r < p.weight_runs.n[0] && p.weight_runs.size; ++r) {
-        const i64* run = p.weight_runs.data + 3 * r;  // first and last entry, and the first value if values follow each other
+        const i64* run = p.weight_runs.data + 3 * r;  // first and last entry, and the first value if the values are consecutive
         i64 begin = max_of(run[0], first), end = min_of(run[1], last);
         if (begin >= end) continue;
         if (run[2] >= 0) memcpy(w + begin, values + run[2] - run[0] + begin, (end - begin) * sizeof(T));

@@ -43,7 +43,7 @@ template <class T> INLINE bool all_finite(const T* x, i64 count) {
     return total + sum_vec<T>(part) == 0;
 }
 
-constexpr int COLUMNS = VECTOR_BYTES == 64 ? 256 : 2 * VECTOR_BYTES;  // bytes of a row that are held in registers
+constexpr int COLUMNS = VECTOR_BYTES == 64 ? 256 : 2 * VECTOR_BYTES;  // bytes of a row in registers
 constexpr int MOST_ROWS = VECTOR_BYTES == 64 ? 4 : 6;                 // rows that are computed together
 constexpr int PANEL_WIDTH = 256;                                      // bytes per source of a panel, at most
 constexpr i64 PANEL_BYTES = 1 << 14;                                  // of a panel that stays in the L1 cache
@@ -80,10 +80,10 @@ template <int R, class T> INLINE void rows_of_panel(const Influence<T>& at, i64 
 template <class T> NOINLINE void group(const Influence<T>& at, i64 first, i64 last, i64 sources, i64 size, T* panel) {
     constexpr i64 side = SIDE / sizeof(T), least = (COLUMNS < SIDE ? SIDE : COLUMNS) / sizeof(T), most = PANEL_WIDTH / sizeof(T);
     const i64 *col = at.plan.col.data + at.plan.ptr[first], fit = PANEL_BYTES / (SIDE * max_of<i64>(sources, 1)) * side;
-    const i64 end = last - (last - first) % (MOST_ROWS == 4 ? 4 : 2);  // rows that are computed several at a time
+    const i64 end = last - (last - first) % (MOST_ROWS == 4 ? 4 : 2);  // rows that are computed in groups
     for (i64 lane = 0, width; lane < size; lane += width) {
         width = min_of(max_of(least, min_of(most, fit)), size - lane);
-        // side by side: in J, each source would be in a page of memory of its own
+        // contiguous, because in J each source would be in a different page of memory
         for (i64 k = 0; k < sources; ++k)
             for (i64 j = 0; j < width; j += side)
                 store(panel + k * width + j, load<T, SIDE>(at.old + at.plan.offset[col[k]] + lane + j));
@@ -101,7 +101,7 @@ template <class T> INLINE void add_runs(const Influence<T>& at, i64 h, T factor,
         const i64 *run = at.plan.runs.data + 4 * u, length = run[2], vectors = run[3];
         const T* __restrict from = at.old + source + run[0];
         T* __restrict to = at.now + begin + run[1];
-        // behind the last columns of a source there are zeros, which may be added to anything
+        // the zeros behind the last columns of a source may be added, too
         for (i64 k = 0; k < vectors; k += SIDE / sizeof(T)) {
             Pack<T, SIDE> x = load<T, SIDE>(to + k);
             axpy(x, factor, load<T, SIDE>(from + k));
@@ -115,7 +115,7 @@ template <class T> NOINLINE void carry_influence(const Influence<T>& at, i64 q, 
     const StreamPlan& plan = at.plan;
     for (i64 g = plan.group_start[q]; g < plan.group_start[q + 1]; ++g) {
         const i64 first = plan.groups[3 * g], last = plan.groups[3 * g + 1], size = plan.groups[3 * g + 2], sources = plan.n_whole[first];
-        if (last - first < 4) {  // a panel would take longer
+        if (last - first < 4) {  // a panel would be slower
             for (i64 r = first; r < last; ++r)
                 for (i64 lane = 0; lane < size; lane += SIDE / sizeof(T)) one_row(at, r, sources, lane);
         } else {
@@ -130,8 +130,8 @@ template <class T> NOINLINE void carry_influence(const Influence<T>& at, i64 q, 
         }
     }
 }
-// Run list q: `after` gets the new states of its rows (it may be s), and `now` their influence, if `influence` is asked
-// for. `sums` and `slopes` have L numbers per pack of the list.
+// Run list q: `after` receives the new states of its rows (it may be s) and, with `influence`, `now` their influence.
+// `sums` and `slopes` have L numbers per pack of the list.
 template <class T>
 NOINLINE void stream_tick(const StreamPlan& plan, i64 q, const T* w, const T* s, T* after, const T* old, T* now, T* sums, T* slopes, T* panel, bool influence) {
     const i64 first = plan.start[q], last = plan.start[q + 1], packs = plan.pack_start[q];
@@ -151,12 +151,12 @@ NOINLINE void stream_tick(const StreamPlan& plan, i64 q, const T* w, const T* s,
     if (influence) carry_influence(Influence<T>{plan, w, old, now, slopes}, q, s, panel);
     for (i64 r = first; r < last; ++r) after[plan.rows[r]] = sums[plan.lane[r]];
 }
-// States (n) and influence (columns) before the first sample: 0, but for the bias, which is clamped.
+// States (n) and influence (columns) before the first sample: 0, except for the bias.
 template <class T> void clear_states(const StreamPlan& plan, T* s, i64 n, T* J, i64 columns) {
     clear(s + plan.n_clamped, n - plan.n_clamped);
     clear(J, columns);
 }
-// to[parameter] += factor * J[o, parameter] for output o. `run` is the first of out_runs that may matter: outputs come in order.
+// to[parameter] += factor * J[o, parameter] for output o. `run` is the first of out_runs to consider, because outputs are in order.
 template <class T> INLINE void add_output(const StreamPlan& plan, i64 o, T factor, const T* J, T* to, i64& run) {
     const i64 first = plan.outputs[3 * o], last = plan.outputs[3 * o + 1], *parameter = plan.out_parameter.data;
     J += plan.outputs[3 * o + 2] - first;

@@ -1,44 +1,45 @@
-// The extended Kalman filter: what one sample says about all parameters at once. In double precision.
+// The extended Kalman filter: a second-order update of all parameters per sample, in double precision.
 //
-//   H  (C, N)   dy / dtheta             U = H P, S = H P H'  (C, C)   uncertainty of y that comes from the parameters
+//   H  (C, N)   dy / dtheta             U = H P, S = H P H'  (C, C)   covariance of y due to the parameters
 //   y  (C)      outputs                 r = - dE / dy        (C)      at outputs eta
 //   P           covariance of theta     A = L L'             (C, C)   d2E / dy2, positive semidefinite
 //
-// The textbook's step takes the loss E for a parabola at y, which far from the target is wrong by orders of magnitude: one
-// surprising sample destroys the net. Here the loss is exact and only the net is linearised. The new outputs minimise
-// E(eta) + (eta - y)' S^-1 (eta - y) / 2, that is
+// The standard filter approximates the loss E by a parabola at y, which far from the target is wrong by orders of
+// magnitude: one surprising sample destroys the net. Here the loss is exact and only the net is linearised. The new
+// outputs minimise E(eta) + (eta - y)' S^-1 (eta - y) / 2, that is
 //
 //   eta = y + S alpha,   alpha = r(eta)          a few Newton steps in C numbers, with step halving
 //   theta += U' alpha                            bounded, since alpha is as bounded as the slope of the loss
 //   P -= B' B,   B = M^-1 L' U,   M M' = I + L' S L      with A halfway between before and after
 //
-// For squared errors this is the textbook's filter. All outputs are taken in one step: with C classes the curvature of the
-// softmax couples them. S may be singular, and A is (for classes): neither is inverted. A step costs C^3; so with more than
-// AT_ONCE classes it takes the sample's class and the most likely others, and the outputs of the rest are constants in the
-// softmax: an unlikely class has hardly any slope.
+// For squared errors this is the standard filter. All outputs are updated in one step, because the curvature of the
+// softmax couples all C classes. S may be singular, and A is (for classes): neither is inverted. A step costs C^3.
+// Therefore, with more than AT_ONCE classes, a step uses the sample's class and the most probable others; the outputs
+// of the rest are constants in the softmax, because an improbable class has almost no slope.
 //
-// q, by which variances grow after every sample, is estimated from the stream. If the filter were right about its own
-// errors, its last step would on average neither help nor hurt the next sample; if steps keep helping they are too short
-// and the stream drifts: log q += rate * (a / root mean square of a), a = r' H dtheta, with the last change dtheta.
+// q, by which variances grow after every sample, is estimated from the stream. If the variances of the filter are
+// correct, its last step on average neither reduces nor increases the loss of the next sample. If steps keep reducing
+// it, they are too short and the stream drifts: log q += rate * (a / root mean square of a), a = r' H dtheta, with the
+// last change dtheta.
 #pragma once
 #include "covariance.hpp"
 #include "losses.hpp"
 
 namespace {
-// Places in `memo`, as in meshnn/codes.py: samples, log q, mean square of a; then the noise of every output and the last
-// change of every parameter.
+// Indices in `memo`, as in meshnn/codes.py: samples, log q, mean square of a; then the noise of every output and the
+// last change of every parameter.
 enum Memo { SAMPLES, LOG_Q, MEAN_SQUARE, NOISE };
-constexpr i64 AT_ONCE = 50;               // classes that a sample is learned with, at most; as in meshnn/codes.py
+constexpr i64 AT_ONCE = 50;               // maximum number of classes per update; as in meshnn/codes.py
 constexpr int NEWTON_STEPS = 30, HALVINGS = 12;
 constexpr double CLOSE = 1e-3;            // a change of the outputs that ends the Newton steps
 constexpr double LARGEST_LOG_RATE = 40;
 constexpr double LARGEST_SCORE = 3;       // bound of a / root mean square of a
-constexpr double WINDOW = 100;            // samples of that mean square
+constexpr double WINDOW = 100;            // number of samples in this mean square
 constexpr double INFINITE = __builtin_inf();
 INLINE double nan_value() { return __builtin_nan(""); }
 
-// Class `right` and the most likely others into the first `most` of chosen, the rest behind them. Returns the logarithm of
-// what the rest adds to the sum of the softmax.
+// Write the class `right` and the most probable others to the first `most` places of `chosen`, the rest after them.
+// Returns the log of the sum of the softmax over the rest.
 double choose(const double* y, i64 n, i64 right, i64 most, i64* chosen) {
     chosen[0] = right;
     i64 count = 1, end = n;
@@ -108,7 +109,7 @@ double respond(const Update& u, const double* eta, double weight) {
 void factor(const Update& u) {
     const i64 n = u.n;
     double *A = u.A, *S = u.f.S.data, *L = u.f.L.data, *T = u.f.T.data, *M = u.f.M.data, share = u.classes() ? 1 : 0;
-    if (u.classes() && u.rest > -INFINITE) {  // probabilities add up to less than 1: L L' = diag(A) - A A' all the same
+    if (u.classes() && u.rest > -INFINITE) {  // L L' = diag(A) - A A' also holds if the probabilities sum to less than 1
         double left = 1;
         for (i64 c = 0; c < n; ++c) left -= A[c];
         share = 1 / (1 + root(max_of(left, 0.0)));
@@ -142,7 +143,7 @@ void direction(const Update& u) {
     }
     for (i64 c = 0; c < n; ++c) u.d[c] -= dot(L + c * n, u.x, n);
 }
-// alpha, and L and M of the curvature halfway. Returns the loss before.
+// Computes alpha, and L and M of the curvature at half the step. Returns the loss before the update.
 double solve(const Update& u, const double* y) {
     const i64 n = u.n;
     const double* S = u.f.S.data;
@@ -180,8 +181,8 @@ INLINE bool all_zero(const double* x, i64 count) {
         if (x[j] != 0) return false;
     return true;
 }
-// H in the order of the blocks, U = H P, S = H P H'. Returns whether all of S is finite. Blocks that an output does not
-// depend on are left out: with many outputs these are most of them.
+// Computes H in the order of the blocks, U = H P and S = H P H'. Returns whether all of S is finite. Blocks that an
+// output does not depend on are skipped; with many outputs these are most blocks.
 bool spread(Filter& f, const double* H, i64 n, i64 N) {
     const i64 m = f.order.size, blocks = f.offset.size;
     clear(f.S.data, n * n);
@@ -202,7 +203,7 @@ bool spread(Filter& f, const double* H, i64 n, i64 N) {
     }
     return good;
 }
-// The noise by which each output's error is judged: an error that is far too large is taken for a noisy target.
+// The noise variance for each output's error. It is increased for an outlier, which counts as a noisy target.
 void judge_noise(const Update& u, const double* y) {
     const double *noise = u.f.memo.data + NOISE, *S = u.f.S.data;
     for (i64 c = 0; c < u.n; ++c) {
@@ -228,7 +229,7 @@ void learn_covariance(const Update& u) {
         i64 active = 0, which = 0;
         for (i64 c = 0; c < n; ++c)
             if (!all_zero(U + c * m, width)) ++active, which = c;
-        if (active == 1) {  // rank one, as of every readout in a block of its own
+        if (active == 1) {  // rank one, as for every readout with a separate block
             double share = 0;
             for (i64 c = 0; c < n; ++c) {
                 u.x[c] = (L[which * n + c] - dot(M + c * n, u.x, c)) / M[c * n + c];
@@ -251,7 +252,7 @@ void learn_covariance(const Update& u) {
         }
     }
 }
-// Longer or shorter steps: did the last one help this sample? Reads the slope r at the sample's outputs.
+// Adapt q: has the last step reduced the loss of this sample? Uses the slope r at the sample's outputs.
 void estimate_q(const Update& u, const double* H, const double* last, i64 N) {
     double a = 0, *memo = u.f.memo.data;
     for (i64 c = 0; c < u.n; ++c) a += u.r[c] * dot(H + c * N, last, N);
@@ -264,7 +265,7 @@ void estimate_q(const Update& u, const double* H, const double* last, i64 N) {
         memo[MEAN_SQUARE] = 0;
     }
 }
-// Squared errors minus what the filter expects of itself; outliers are cut to five standard deviations.
+// Estimate the noise: squared errors minus the variance due to the parameters; errors are clipped to five deviations.
 void estimate_noise(const Update& u, const double* y) {
     double* noise = u.f.memo.data + NOISE;
     const double rate = max_of(u.f.noise_rate, 1 / (u.f.memo[SAMPLES] + 1));
@@ -277,9 +278,9 @@ void estimate_noise(const Update& u, const double* y) {
 }
 // Learn from one sample: theta, P and memo change. Returns the loss before, or NaN if nothing was learned.
 //
-// target: a class, or n values, NaN where missing. Samples that are not `fresh` are replayed: they correct what the
-// linearisation made of them before. They count less, and P has their information already. `rest` is the result of
-// `choose`, or -infinity if the n outputs are all.
+// target: a class, or n values, NaN where missing. Samples that are not `fresh` are replays, which correct errors of
+// the earlier linearisation. They have a smaller weight and do not change P, which already includes their information.
+// `rest` is the result of `choose`, or -infinity if there are no other outputs.
 double kalman_update(double* theta, i64 N, Filter& f, const double* H, const double* y, i64 n, const double* target, i64 code, bool fresh, double rest) {
     bool any = false;
     for (i64 c = 0; c < n; ++c) {
@@ -311,12 +312,12 @@ double kalman_update(double* theta, i64 N, Filter& f, const double* H, const dou
     if (f.noise_rate > 0 && u.squared()) estimate_noise(u, y);
     const double q = __builtin_exp(memo[LOG_Q]);
     for (i64 g = 0; g < f.offset.size; ++g) inflate(f.P.data + f.offset[g], f.taken[g], q, f.ceiling);
-    // what the stream says nothing about for long returns to where it began: variances to the ceiling, parameters to 0
+    // without information from the stream, variances slowly return to the ceiling and parameters to 0
     const double fade = 1 - min_of(0.5 * q / f.ceiling, 0.5);
     for (i64 k = 0; k < N; ++k) theta[k] *= fade;
     memo[SAMPLES] += 1;
     return loss;
 }
-// Whether the stream does not drift, so that old samples still say something about the next.
+// Whether the stream does not drift, so that old samples are still representative.
 INLINE bool is_steady(const Filter& f) { return f.memo[LOG_Q] < f.log_q_steady; }
 }  // namespace

@@ -1,4 +1,4 @@
-// The kernels of one instruction set: compiled once for each, with MESHNN_SET as the suffix of what is exported.
+// The kernels of one instruction set: compiled once per set, with the suffix MESHNN_SET in exported names.
 #include "epochs.hpp"
 #include "stream.hpp"
 

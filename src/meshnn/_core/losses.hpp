@@ -2,9 +2,9 @@
 //
 //   Y   (outputs, L)        outputs z
 //   y   (1 or outputs, L)   labels as numbers, or target values
-//   r   (L)                 each sample's share of the mean; 0 for padding
-//   G   (outputs, L)        becomes dE/dY, shares included
-//   P   (outputs, L)        what the columns of the curvature are made of: the diagonal of the Hessian, or the softmax
+//   r   (L)                 each sample's weight in the mean; 0 for padding
+//   G   (outputs, L)        becomes dE/dY, including the sample weights
+//   P   (outputs, L)        input of the curvature: the diagonal of the Hessian, or the softmax
 #pragma once
 #include "elementary.hpp"
 
@@ -17,8 +17,8 @@ struct SquaredError {
     template <class T> static INLINE Vec<T> at(Vec<T> z, Vec<T> y, Vec<T>& slope) { slope = z - y; return slope * slope * T(0.5); }
     template <class T> static INLINE Vec<T> curve(Vec<T>, Vec<T>) { return splat<Vec<T>>(T(1)); }
 };
-// Squared up to a width, linear beyond (Huber, 1964). The curvature is slope / error, that of the parabola which touches
-// the loss and lies nowhere below it: the true one is 0 beyond the width and would not limit a second-order step.
+// Squared up to a width, linear beyond (Huber, 1964). The curvature is slope / error, that of the parabola that touches
+// the loss and is nowhere below it: the exact one is 0 beyond the width and would not limit a second-order step.
 struct Huber {
     template <class T> static INLINE Vec<T> at(Vec<T> z, Vec<T> y, Vec<T>& slope) {
         Vec<T> d = z - y, b = splat<Vec<T>>(T(HUBER_WIDTH));
@@ -30,8 +30,8 @@ struct Huber {
         return size > b ? b / size : splat<Vec<T>>(T(1));
     }
 };
-// The pinball loss (1/2 - level) d + |d| / 2 of d = z - y, a parabola up to a width, plus a constant: its minimum is 0. The
-// curvature is that of the parabola which touches the symmetric part and lies nowhere below it, as of Huber.
+// The pinball loss (1/2 - level) d + |d| / 2 of d = z - y, a parabola up to a width, plus a constant: its minimum is 0.
+// The curvature is that of the parabola that touches the symmetric part and is nowhere below it, as for Huber.
 struct Quantile {
     double level;
     explicit Quantile(i64 code) : level((code - QUANTILE) / 1000.0) {}
@@ -50,7 +50,7 @@ struct Poisson {
     template <class T> static INLINE Vec<T> at(Vec<T> z, Vec<T> y, Vec<T>& slope) {
         Vec<T> zero{}, far = zero + T(40), tiny = zero + T(1.1754943508222875e-38), rate = exp_of<T>(z);
         Vec<T> d = z - log_of<T>(y < tiny ? tiny : y), near = d < -far ? -far : (d > far ? far : d);
-        // near the minimum e^d - 1 must not be rounded; far from it, e^d need not be computed from a difference
+        // near the minimum, use expm1 against rounding; far from it, exp is sufficient
         Vec<T> value = abs_of<T>(d) <= far ? y * (expm1_of<T>(near) - d) : rate - y * (d + T(1));
         slope = rate - y;
         return y == zero ? rate : value;
@@ -84,7 +84,7 @@ template <class Loss, class T> NOINLINE double elementwise_loss(Loss kind, const
     }
     return sum_lanes<T>(total);
 }
-// log(sum exp(Y)) - Y[label]; `correct` grows by the shares of samples whose largest output is the label's.
+// log(sum exp(Y)) - Y[label]; Adds the weights of samples whose largest output is the label's to `correct`.
 template <class T> NOINLINE double cross_entropy(const T* Y, const T* y, const T* r, T* G, i64 outputs, double& correct) {
     typedef Vec<T> V;
     constexpr int L = LANES<T>;
@@ -116,7 +116,7 @@ template <class T> NOINLINE double cross_entropy(const T* Y, const T* y, const T
     correct += sum_lanes<T>(hits);
     return sum_lanes<T>(total);
 }
-// Shares of samples whose outputs are all on the right side of 0.
+// Sum of the weights of samples whose outputs are all on the right side of 0.
 template <class T> NOINLINE double all_sides_right(const T* Y, const T* y, const T* r, i64 outputs) {
     constexpr int L = LANES<T>;
     double total = 0;
@@ -137,7 +137,7 @@ template <class F> INLINE auto with_loss(i64 code, const F& f) {
         default: return f(Quantile(code));
     }
 }
-// The mean loss of a chunk, by the shares; its gradient goes to G.
+// The weighted mean loss of a chunk; its gradient is written to G.
 template <class T> double loss_of(i64 code, const T* Y, const T* y, const T* r, T* G, i64 outputs, double& correct) {
     if (code == CROSS_ENTROPY) return cross_entropy(Y, y, r, G, outputs, correct);
     if (code == BINARY_CROSS_ENTROPY) correct += all_sides_right(Y, y, r, outputs);
@@ -148,7 +148,7 @@ template <class T> double loss_of(i64 code, const T* Y, const T* y, const T* r, 
 template <class T> void softmax(const T* Y, T* P, i64 outputs) {
     constexpr int L = LANES<T>;
     for (int l = 0; l < L; l += WIDTH<T>) {
-        Vec<T> top = load_vec<Vec<T>>(Y + l), total{}, least = splat<Vec<T>>(T(1e-30));  // divides without overflow
+        Vec<T> top = load_vec<Vec<T>>(Y + l), total{}, least = splat<Vec<T>>(T(1e-30));  // division without overflow
         for (i64 o = 1; o < outputs; ++o) { Vec<T> z = load_vec<Vec<T>>(Y + o * L + l); top = z > top ? z : top; }
         for (i64 o = 0; o < outputs; ++o) {
             Vec<T> e = exp_of<T>(load_vec<Vec<T>>(Y + o * L + l) - top);
@@ -177,7 +177,7 @@ template <class T> i64 diagonal_columns(const T* C, i64 count, const i64* live, 
     return piece + outputs;
 }
 // diag(p) - p p' is L D L' in closed form (Tanabe and Sagae, 1992): with q_i = p_{i+1} + ... + p_last, column i is
-// sqrt(share p_i q_i / q_{i-1}) (J_i - sum_{k>i} p_k J_k / q_i). One column less than outputs is enough. P has room for the
+// sqrt(share p_i q_i / q_{i-1}) (J_i - sum_{k>i} p_k J_k / q_i). Outputs - 1 columns are sufficient. P has space for the
 // roots and the 1 / q_i behind the p_i.
 template <class T> i64 softmax_columns(const T* C, i64 count, const i64* live, i64 n_live, T* P, const T* r, i64 outputs, T* R, i64 stride, i64 piece) {
     constexpr int L = LANES<T>;

@@ -69,7 +69,7 @@ template <class T> INLINE void take_step(T* values, const T* grad, const Optimiz
     if (m.solver == ADAM) adam(values + first, grad + first, mean, as<T>(m.second).data + first, penalised, m, t, rate, last - first);
     else momentum(values + first, grad + first, mean, penalised, m, rate, last - first);
 }
-// Both. Returns the squared norm of the gradient with the penalty.
+// Adds the penalty and takes the step. Returns the squared norm of the gradient with the penalty.
 template <class T> double update_block(T* values, T* grad, const OptimizerState& m, i64 t, double rate, i64 first, i64 last) {
     penalise(values, grad, m, first, last);
     const double norm = squared_norm(grad + first, last - first);

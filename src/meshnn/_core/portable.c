@@ -13,7 +13,7 @@ typedef struct {
     const PortableNet *net;
     const float *rule;
     int64_t influences, covariances, most_rows;
-    int frozen; /* whether nothing but the states may change */
+    int frozen; /* whether only the states may change */
     PORTABLE_STATE_FIELDS(DECLARE_POINTER)
 } net_learner;
 
@@ -35,7 +35,7 @@ enum { CROSS_ENTROPY = 0, BINARY_CROSS_ENTROPY = 4, ADAM = 0 }; /* as in meshnn/
 #define NET_SLOPES 1
 #define NET_BUILTIN_SQRT 1
 #define NET_RUNS 0
-#define NET_FIXED 0 /* fixed weights lie behind theta */
+#define NET_FIXED 0 /* fixed weights follow theta */
 #define NET_SCALED (l->x_moments != 0)
 #define NET_SCALED_TARGETS (l->y_moments != 0)
 #define NET_CARRIES (l->net->carries)
@@ -82,7 +82,7 @@ enum { RATE, CLIP, L2, BETA1, BETA2, EPSILON, TAILS, NOISE_RATE, NOISE_FLOOR, Q_
 #define net_fixed (l->theta + NET_PARAMETERS)
 #include "portable_learn.h"
 
-/* The mode of floating point: denormal numbers must not be flushed to 0, whatever the thread has set. */
+/* The mode of floating point: denormal numbers must not be flushed to 0, regardless of the mode of the thread. */
 #if defined(__SSE__)
 enum { FLUSH_BITS = 0x8040 };
 static uint64_t get_mode(void) { return _mm_getcsr(); }

@@ -17,7 +17,7 @@ static inline float net_bounded(float x, float most) {
     return x > most ? most : (x < -most ? -most : x);
 }
 
-/* weight k: the parameters, and behind them the fixed weights */
+/* weight k: the parameters, followed by the fixed weights */
 static inline float net_weight(const net_learner *l, net_index k) {
     if (NET_FIXED) {
         return k < NET_PARAMETERS ? l->theta[k] : net_fixed[k - NET_PARAMETERS];
@@ -101,7 +101,7 @@ static inline void net_pull(const net_learner *l, const float *J, const float *w
     }
 }
 
-/* the same for four columns: lists and weights are read once for all */
+/* the same for four columns: lists and weights are read only once */
 static inline void net_pull_four(const net_learner *l, const float *J, const float *w, net_index first, net_index size,
                                  float *column) {
     net_index k, e = net_sub_ptr[first];
@@ -278,7 +278,7 @@ static inline int net_gradient(const net_learner *l, const float *target, float 
     return 1;
 }
 
-/* shorten the gradient to the length NET_CLIP; whether it is finite */
+/* clip the norm of the gradient to NET_CLIP; whether it is finite */
 static inline int net_shorten(const net_learner *l, float *grad) {
     float most = 0.0f, total = 0.0f, norm, shrink = 1.0f, grow = 1.0f;
     net_index k;
@@ -287,7 +287,7 @@ static inline int net_shorten(const net_learner *l, float *grad) {
         if (!net_finite(grad[k])) return 0;
         if (net_abs(grad[k]) > most) most = net_abs(grad[k]);
     }
-    if (most > 1.152921504606847e+18f) { /* squares would overflow: by 2 to the power -64 and back */
+    if (most > 1.152921504606847e+18f) { /* squares would overflow: scale by 2 to the power -64 and back */
         shrink = 5.421010862427522e-20f;
         grow = 1.8446744073709552e+19f;
     }

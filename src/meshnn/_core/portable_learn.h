@@ -1,9 +1,9 @@
-/* Learning from a target: the extended Kalman filter, and the update of whatever learner there is.
+/* Learning from a target: the extended Kalman filter, and the update of every learner.
 
      P  (COVARIANCES)  covariance, the upper half row by row: P[i, i], P[i, i + 1], ...     u = P h, S = h' P h
 
-   The extended Kalman filter takes one output after the other: for independent noise that is the same as all at once. A
-   label is learned by its logistic loss with only the net made linear: alpha = target - p(y + S alpha). A class among
+   The extended Kalman filter takes one output after the other: for independent noise that is equal to a joint update. A
+   label is learned by its logistic loss, and only the net is linearised: alpha = target - p(y + S alpha). A class among
    several is such a label of the margin y_c - log(sum of exp(y_j) over j != c). */
 #include "portable.h"
 
@@ -74,7 +74,7 @@ static inline void net_subtract(net_learner *l, const float *u, float share) {
     }
 }
 
-/* return S, or NaN; shift y by what this sample has changed so far; agreement of h with the last change */
+/* return S, or NaN; add the changes by this sample so far to y; agreement of h with the last change */
 static inline float net_spread(net_learner *l, const float *h, float *u, const float *moved, float *y, float *agreement) {
     float S = net_multiply(l, h, u), shift = 0.0f;
     net_index k;

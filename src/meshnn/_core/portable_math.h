@@ -125,7 +125,7 @@ static inline float net_sqrt(float x) {
 #endif
     u = net_bits(x);
     if (u >= 0x7f800000u) return x;
-    if (u < 0x00800000u) return net_sqrt(x * 16777216.0f) * 0.000244140625f; /* denormal: by 2^24, and its root */
+    if (u < 0x00800000u) return net_sqrt(x * 16777216.0f) * 0.000244140625f; /* denormal: scale by 2^24, the result by 2^-12 */
     e = (int32_t)(u >> 23) - 127;
     u = (u & 0x007fffffu) | 0x00800000u;
     if (e & 1) {
@@ -133,7 +133,7 @@ static inline float net_sqrt(float x) {
         e -= 1;
     }
     u <<= 1;
-    for (bit = 0x01000000u; bit; bit >>= 1) { /* one bit of the root after the other, and one more to round by */
+    for (bit = 0x01000000u; bit; bit >>= 1) { /* one bit of the root after the other, and one more for rounding */
         if (twice + bit <= u) {
             u -= twice + bit;
             twice += bit << 1;
@@ -147,7 +147,7 @@ static inline float net_sqrt(float x) {
 
 /* x = q pi/2 + r with |r| <= pi/4: return r and store q modulo 4; exact for every x (Payne and Hanek, 1983) */
 static inline float net_quarter(float x, int32_t *q) {
-    /* 1 / (2 pi) in words of 32 bits: enough to know the product with the largest float modulo 4 */
+    /* 1 / (2 pi) in words of 32 bits: enough for the product with the largest float modulo 4 */
     static const uint32_t two_over_pi[6] = {0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u};
     const uint32_t b = net_bits(x) & 0x7fffffffu, negative = net_bits(x) >> 31;
     uint32_t m, hi, mid, lo;
@@ -171,7 +171,7 @@ static inline float net_quarter(float x, int32_t *q) {
     }
     p = ((uint64_t)m * lo) >> 32;
     p = p + (uint64_t)m * mid;
-    p = p + ((uint64_t)(m * hi) << 32); /* in quarter turns: two bits stand before the point */
+    p = p + ((uint64_t)(m * hi) << 32); /* in quarter turns: two integer bits */
     turns = (int32_t)(p >> 62);
     p = p & 0x3fffffffffffffffu;
     if (p >= 0x2000000000000000u) {
@@ -249,7 +249,7 @@ static inline float net_sin(float t, float *d) {
     return q == 0 ? s : (q == 1 ? c : (q == 2 ? -s : -c));
 }
 
-/* exp(-t t); beyond 87 value and slope are 0, and nothing overflows */
+/* exp(-t t); for t t above 87 value and slope are 0, without overflow */
 static inline float net_gauss(float t, float *d) {
     float s;
     if (t > 87.0f) t = 87.0f;

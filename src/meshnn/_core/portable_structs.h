@@ -10,14 +10,14 @@ typedef struct { int64_t *data; int64_t size, n[4]; } IntegerView;
 typedef struct { float *data; int64_t size, n[4]; } FloatView;
 #endif
 
-/* Lists of a net. Rows are neurons that are not clamped; weights are the parameters and behind them the fixed weights.
+/* Lists of a net. Rows are neurons that are not clamped; weights are the parameters, followed by the fixed weights.
      ptr (rows + 1), col, num         edges into each row: source among all neurons, weight
      code (rows)                      activation
      row_ptr (groups + 1), rows       rows that the parameters of a group reach
-     sub_ptr, sub_src, sub_num        edges into such a row from rows of its group: source by its place in the group, weight
+     sub_ptr, sub_src, sub_num        edges into such a row from rows of its group: source by its index in the group, weight
      par_ptr (groups + 1), par        parameters of a group
-     edge_ptr, edge_row, edge_src     edges of such a parameter: target by its place in the group, source among all neurons
-     out_row (groups x outputs)       place of each output in a group; the number of its rows if it is not among them */
+     edge_ptr, edge_row, edge_src     edges of such a parameter: target by its index in the group, source among all neurons
+     out_row (groups x outputs)       index of each output in a group; the number of its rows if it is not in the group */
 #define PORTABLE_NET_FIELDS(F)                                                                                 \
     F(IntegerView, ptr) F(IntegerView, col) F(IntegerView, num) F(IntegerView, code)                           \
     F(IntegerView, row_ptr) F(IntegerView, rows)                                                               \
@@ -27,7 +27,7 @@ typedef struct { float *data; int64_t size, n[4]; } FloatView;
     F(int64_t, n_inputs) F(int64_t, n_clamped) F(int64_t, n_outputs) F(int64_t, n_targets)                     \
     F(int64_t, n_parameters) F(int64_t, ticks) F(int64_t, carries)                                             \
     F(int64_t, loss) F(int64_t, learner) F(int64_t, filters)
-/* What a stream remembers, then buffers; those that a learner does not use are empty.
+/* The state of a stream, then buffers; arrays that a learner does not use are empty.
      theta                            weights                    P, last, noise        of the filter
      first, second                    moments of the optimiser   memo (3)              powers of the betas, or MEMO_ codes
      x_moments, y_moments (7 x n)     see net_observe            clock (4)             see SEEN in meshnn/codes.py

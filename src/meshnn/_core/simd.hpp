@@ -22,7 +22,7 @@
 #endif
 #define INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
-// In front of a loop whose rounds do not depend on each other.
+// Marks a loop whose iterations are independent.
 #if defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -34,7 +34,7 @@ typedef int64_t i64;
 typedef uint32_t u32;
 constexpr int ROW = 256;                                  // bytes of a row of samples
 constexpr int WIDE = VECTOR_BYTES == 64 ? 256 : 64;       // bytes of each of the four rows that a tile keeps in registers
-constexpr int NARROW = WIDE > 64 ? WIDE / 2 : 64;         // the same where half a row may be enough
+constexpr int NARROW = WIDE > 64 ? WIDE / 2 : 64;         // the same where half a row may be sufficient
 constexpr int SIDE = 64;                                  // panels are padded to a multiple of this many bytes
 template <class T> constexpr int LANES = ROW / sizeof(T);
 
@@ -49,7 +49,7 @@ template <class T> constexpr int WIDTH = VECTOR_BYTES / sizeof(T);
 template <size_t... I> struct Indices {};
 template <size_t N, size_t... I> struct MakeIndices : MakeIndices<N - 1, N - 1, I...> {};
 template <size_t... I> struct MakeIndices<0, I...> { typedef Indices<I...> type; };
-// Unrolls an expression in I; g++ keeps arrays of vectors in registers only if no loop is left when it looks at them.
+// Unrolls an expression in I, because g++ keeps arrays of vectors in registers only without a loop.
 #define EACH(count, expression)                                                             \
     [&]<size_t... I>(Indices<I...>) __attribute__((always_inline)) { ((expression), ...); } \
     (typename MakeIndices<(count)>::type{})
@@ -58,7 +58,7 @@ template <class T> INLINE T min_of(T a, T b) { return b < a ? b : a; }
 template <class T> INLINE T max_of(T a, T b) { return a < b ? b : a; }
 template <class V, class T> INLINE V load_vec(const T* p) { V v; __builtin_memcpy(&v, p, sizeof(V)); return v; }
 template <class V, class T> INLINE void store_vec(T* p, V v) { __builtin_memcpy(p, &v, sizeof(V)); }
-template <class V, class T> INLINE V splat(T x) { return x - V{}; }  // x + 0 would turn -0 into 0 and cannot be left out
+template <class V, class T> INLINE V splat(T x) { return x - V{}; }  // x + 0 would turn -0 into 0
 
 template <class T, int B = ROW> struct Pack { Vec<T> v[B / VECTOR_BYTES]; };
 #define PACKS template <class T, int B> INLINE
@@ -76,7 +76,7 @@ BINARY(add, +) BINARY(sub, -) BINARY(mul, *) BINARY(quotient, /)
 #undef BINARY
 PACKS Pack<T, B> relu(const Pack<T, B>& x) { Pack<T, B> o; Vec<T> z{}; EACH(B / VECTOR_BYTES, o.v[I] = x.v[I] <= z ? z : x.v[I]); return o; }
 PACKS Pack<T, B> step(const Pack<T, B>& x) { Pack<T, B> o; Vec<T> z{}, e = z + T(1); EACH(B / VECTOR_BYTES, o.v[I] = x.v[I] <= z ? z : e); return o; }
-// value where mask is not 0, else 0: what is multiplied by a weight of 0 may be infinite
+// value where mask is not 0, else 0: a value with weight 0 may be infinite
 PACKS Pack<T, B> where(const Pack<T, B>& mask, const Pack<T, B>& value) { Pack<T, B> o; Vec<T> z{}; EACH(B / VECTOR_BYTES, o.v[I] = mask.v[I] == z ? z : value.v[I]); return o; }
 
 INLINE float root(float x) { return __builtin_sqrtf(x); }
@@ -158,7 +158,7 @@ template <class T, class Index> INLINE void transpose(const T* from, i64 from_st
     }(typename MakeIndices<n>::type{});
 }
 
-// to[:count] += x[:count]; nothing behind it is touched
+// to[:count] += x[:count]; elements behind it are not changed
 PACKS void add_first(T* to, const Pack<T, B>& x, i64 count) {
     constexpr int n = WIDTH<T>;
     if (count >= B / (i64)sizeof(T)) {

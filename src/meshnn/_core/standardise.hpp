@@ -1,12 +1,12 @@
-// Numbers of a stream to mean 0 and variance 1, by the moments seen so far.
+// Standardises numbers of a stream to mean 0 and variance 1, with running moments.
 //
 //   moments (7, n)   of every number: count, mean, variance; and count, mean, squared deviations and outliers of the
 //                    current block of the stream
 //
-// The past is forgotten slowly. Values enter mean and variance cut to WILD deviations once enough of them were seen, so
-// that an outlier changes little. A change of scale that persists is different: after a block most of which was outliers,
-// or which varied by a tiny part of the deviation, the moments restart from the block. A number that no longer varies says
-// nothing about its scale; its variance decays as slowly as the rest.
+// Old values are forgotten slowly. After a warm-up, values are clipped to WILD deviations before they enter mean and
+// variance, so that an outlier changes little. A persistent change of scale is different: after a block with mostly
+// outliers, or with a tiny fraction of the variance, the moments restart from the block. A constant number contains no
+// information about its scale; its variance decays as slowly as the rest.
 #pragma once
 #include "simd.hpp"
 
@@ -14,12 +14,12 @@ namespace {
 // Rows of the moments, as in meshnn/codes.py.
 enum Moment { MOMENT_COUNT, MEAN, VARIANCE, BLOCK_COUNT, BLOCK_MEAN, BLOCK_SQUARES, BLOCK_OUTLIERS };
 constexpr double WILD = 10;             // deviations beyond which a number is an outlier
-constexpr double WARM_UP = 30;          // samples before which none is an outlier
-constexpr double MEMORY = 2000;         // samples that count in the long run
+constexpr double WARM_UP = 30;          // number of first samples that are never outliers
+constexpr double MEMORY = 2000;         // maximum effective number of samples
 constexpr double BLOCK_SIZE = 128;
-constexpr double TINY_SHARE = 1e-4;     // share of the variance that is a change of scale; a ramp has more
-constexpr double LARGEST_NUMBER = 1e100;  // larger ones are cut to it: their squares must be finite
-constexpr double ROUNDING_SHARE = 1e-12;  // deviation, as a share of the mean, that is rounding; as in meshnn/codes.py
+constexpr double TINY_SHARE = 1e-4;     // fraction of the variance that counts as a change of scale; a ramp has more
+constexpr double LARGEST_NUMBER = 1e100;  // larger numbers are clipped, so that squares are finite
+constexpr double ROUNDING_SHARE = 1e-12;  // deviation relative to the mean that counts as rounding; as in meshnn/codes.py
 
 INLINE double clamp(double x, double low, double high) { return x < low ? low : (x > high ? high : x); }
 // 0 if the number has always been the same
@@ -27,7 +27,7 @@ INLINE double deviation_of(double mean, double variance) {
     double deviation = root(variance);
     return deviation > ROUNDING_SHARE * __builtin_fabs(mean) ? deviation : 0;
 }
-// `missing` stands for numbers that are not finite, or have not varied so far.
+// `missing` replaces numbers that are not finite, or have not varied so far.
 template <class T> void standardise(const T* x, const double* moments, i64 n, double cut, double missing, T* out) {
     for (i64 i = 0; i < n; ++i) {
         double mean = moments[MEAN * n + i], deviation = deviation_of(mean, moments[VARIANCE * n + i]), z = missing;
@@ -42,7 +42,7 @@ template <class T> void unstandardise(const T* z, const double* moments, i64 n, 
         out[i] = (T)(mean + z[i] * deviation_of(mean, moments[VARIANCE * n + i]));
     }
 }
-// Numbers that are missing change nothing.
+// Missing numbers do not change the moments.
 template <class T> void observe(const T* x, double* moments, i64 n) {
     for (i64 i = 0; i < n; ++i) {
         if (!__builtin_isfinite(x[i])) continue;

@@ -1,16 +1,16 @@
-// Samples of B streams beside each other: run them, carry the influence, learn.
+// Samples of B parallel streams: compute states, carry the influences forward, learn.
 //
-// No number that a stream holds can stay infinite or NaN: a state that is not finite is set to 0 with its influence, a
-// gradient that is not finite is skipped, one that is too long is shortened to `clip`; and the filter bounds itself.
+// No stored number can remain infinite or NaN: a state that is not finite is set to 0 with its influences, a gradient
+// that is not finite is skipped, its norm is clipped to `clip`, and the filter limits its variances and parameters.
 #pragma once
 #include "kalman.hpp"
 #include "optimizer.hpp"
 #include "standardise.hpp"
 
 namespace {
-constexpr double INPUT_CUT = 4, TARGET_CUT = 100;  // standard deviations that inputs and targets are cut to; as in meshnn/codes.py
+constexpr double INPUT_CUT = 4, TARGET_CUT = 100;  // standard deviations to which inputs and targets are clipped; as in meshnn/codes.py
 constexpr i64 FEWEST_REPLAYS = 10;                 // samples that must be stored before one is replayed
-constexpr i64 POLLED = 64;                         // samples after which a call looks for Ctrl-C
+constexpr i64 POLLED = 64;                         // number of samples between checks for Ctrl-C
 
 // The arrays of a call, with their types.
 template <class T> struct Streams {
@@ -47,7 +47,7 @@ template <class T> INLINE void read_weights(const Streams<T>& self) {
     T* __restrict w = self.w;
     for (i64 p = 0; p < self.plan.weight_index.size; ++p) w[p] = values[index[p]];
 }
-// One sample of stream b. Returns the states, of which the last are the outputs. A peek is run on a copy of them.
+// One sample of stream b. Returns the states, of which the last are the outputs. A peek runs on a copy of them.
 template <class T> T* run_sample(const Streams<T>& self, i64 b, const T* x, bool carry, bool peek) {
     StreamState& state = self.state;
     const StreamPlan& plan = self.plan;
@@ -77,7 +77,7 @@ template <class T> void write_derivatives(const Streams<T>& self, const T* J, T*
     i64 run = 0;
     for (i64 o = 0; o < self.C; ++o) write_row(self, J, o, H + o * self.N, run);
 }
-// Targets (B, m) as the net computes them, into `target`.
+// Write the targets (B, m) in the units of the net to `target`.
 template <class T> void scale_targets(const Streams<T>& self, const T* Y, i64 count) {
     if (!self.scales_y()) memcpy(self.target, Y, count * self.m * sizeof(T));
     else for (i64 b = 0; b < count; ++b) standardise(Y + b * self.m, self.state.y_moments.data, self.m, TARGET_CUT, nan_value(), self.target + b * self.m);
@@ -106,7 +106,7 @@ template <class T> void loss_slopes(const Streams<T>& self, i64 first, i64 count
         for (i64 o = 0; o < self.C; ++o)
             if (self.target[(first + l) * self.m + o] != self.target[(first + l) * self.m + o]) G[o * L + l] = 0;
 }
-// The mean gradient of all streams that have a target into `grad`. Returns their number.
+// The mean gradient of all streams that have a target to `grad`. Returns their number.
 template <class T> i64 stream_gradient(const Streams<T>& self, i64 lag) {
     constexpr int L = LANES<T>;
     T *grad = as<T>(self.state.grad).data, *Y = as<T>(self.state.Y).data, *G = as<T>(self.state.G).data;
@@ -162,7 +162,7 @@ void filter_step(const Streams<double>& self, const double* J, const double* pas
             if (past) memcpy(self.H + k * self.N, past + o * self.N, self.N * sizeof(double));
             else write_row(self, J, o, self.H + k * self.N, run);
         }
-        f.few[AT_ONCE] = 0;  // the sample's class among those chosen
+        f.few[AT_ONCE] = 0;  // the index of the sample's class in `chosen`
         loss = kalman_update(self.values, self.N, f, self.H, f.few.data, AT_ONCE, f.few.data + AT_ONCE, self.state.loss, fresh, rest);
     } else {
         if (!past) write_derivatives(self, J, self.H);
@@ -181,19 +181,19 @@ void filter_all(const Streams<double>& self, i64 lag) {
         else filter_step(self, self.influence(b), nullptr, self.outputs(b), target, true);
     }
 }
-// Learn from an earlier sample again, if the stream does not drift; then store the last one.
+// Replay an earlier sample if the stream does not drift; then store the last one.
 void replay(const Streams<double>& self, const double* target) {
     StreamState& state = self.state;
     const i64 places = state.replay_x.n[0], count = min_of(self.clock[STORED], places), d = self.plan.n_inputs;
     double *X = as<double>(state.replay_x).data, *Y = as<double>(state.replay_y).data;
     if (count >= FEWEST_REPLAYS && is_steady(*self.filter)) {
-        // Knuth's generator of 64 bits; the upper ones are the random ones
+        // Knuth's 64-bit generator, of which the upper bits are random
         uint64_t random = (uint64_t)self.clock[RANDOM] * 6364136223846793005u + 1442695040888963407u;
         self.clock[RANDOM] = (i64)random;
         const i64 k = (i64)((random >> 33) % (uint64_t)count);
         run_sample(self, 0, X + k * d, false, false);
         scale_targets(self, Y + k * self.m, 1);
-        // a label is an index, and stored ones may come from a file
+        // a label is used as an index; stored labels may come from a file
         const bool fits = state.loss != CROSS_ENTROPY || (self.target[0] >= 0 && self.target[0] < (double)self.C);
         if (fits && given(self.target, self.m)) filter_step(self, self.influence(0), nullptr, self.outputs(0), self.target, false);
     }
@@ -244,7 +244,7 @@ template <class T> void stream_run(StreamCall& call) {
         if (call.mode & (LEARN | DERIVE) && self.clock[SEEN] > call.lag) learn(self, Y + t * self.B * self.m, call.mode, call.lag);
     }
 }
-// T is always double: only a filter knows variances.
+// T is always double, because only a filter computes variances.
 template <class T> void stream_variance(VarianceCall& call) {
     if constexpr (sizeof(T) == 8) {
         const Streams<T> self{*call.plan, *call.state, nullptr, call.filter};

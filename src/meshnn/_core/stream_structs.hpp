@@ -1,4 +1,4 @@
-// Structs of streams, which Python fills; see meshnn/streaming. B streams run beside each other; L samples make a row.
+// Structs of streams, which Python fills; see meshnn/streaming. B streams run in parallel; a row has L samples.
 #pragma once
 #include "core.hpp"
 
@@ -34,7 +34,7 @@
     F(int64_t, most_sources)          /* of a row that carries whole rows of J */
 DEFINE_STRUCT(StreamPlan, STREAM_PLAN_FIELDS, false)
 
-// What B streams remember, and buffers. N parameters, C outputs, m numbers per target (1 label, or C values).
+// The state of B streams, and buffers. N parameters, C outputs, m numbers per target (1 label, or C values).
 #define STREAM_STATE_FIELDS(F)                                                                                          \
     F(AnyView, s)                /* (B, n) states */                                                                    \
     F(AnyView, J)                /* (B, 2, columns) influence now and before, alternating */                            \
@@ -50,7 +50,7 @@ DEFINE_STRUCT(StreamPlan, STREAM_PLAN_FIELDS, false)
     F(AnyView, G)                /* (C, L) dE/dY */                                                                     \
     F(AnyView, grad)             /* (n_values) gradient of a step */                                                    \
     F(AnyView, H)                /* (C, N) dy/dtheta of a stream */                                                     \
-    F(AnyView, past_derivatives) /* (depth, B, C, N) the same for the last samples, if targets come later */            \
+    F(AnyView, past_derivatives) /* (depth, B, C, N) the same for the last samples, if targets are delayed */           \
     F(AnyView, past_outputs)     /* (depth, B, C) */                                                                    \
     F(AnyView, target)           /* (B, m) targets, standardised */                                                     \
     F(AnyView, last_x)           /* (n_inputs) the last sample as given, if samples are replayed */                     \
@@ -74,39 +74,39 @@ DEFINE_STRUCT(StreamState, STREAM_STATE_FIELDS, true)
     F(View<int64_t>, first)      /* (blocks + 1) places of block g are first[g] to first[g + 1] */                      \
     F(View<int64_t>, offset)     /* (blocks) where the strips of a block begin in P */                                  \
     F(View<int64_t>, taken)      /* (blocks) places of a block without padding */                                       \
-    F(View<double>, memo)        /* (3 + C + N) what else it remembers, see Memo */                                     \
+    F(View<double>, memo)        /* (3 + C + N) other state, see Memo */                                             \
     F(View<double>, H)           /* (C, M) buffer for dy/dtheta */                                                      \
     F(View<double>, U)           /* (C, M) buffer for H P */                                                            \
     F(View<double>, S)           /* (C, C) buffer for H P H', and three more */                                         \
     F(View<double>, L) F(View<double>, T) F(View<double>, M)                                                            \
     F(View<double>, v)           /* (8, C) buffers for vectors */                                                       \
-    F(View<int64_t>, chosen)     /* (C) classes that a sample is learned with, then the others */                       \
+    F(View<int64_t>, chosen)     /* (C) classes of the update, then the others */                                       \
     F(View<double>, few)         /* (C) the outputs of those, then the target */                                        \
     F(double, tails) F(double, noise_rate) F(double, noise_floor) F(double, q_rate) F(double, log_q_min)                \
     F(double, log_q_max) F(double, log_q_steady) F(double, replay_weight) F(double, bound) F(double, ceiling)
 DEFINE_STRUCT(Filter, FILTER_FIELDS, true)
 
-// What to do with samples X (T, B, n_inputs) and targets Y (T, B, m), NaN where missing. Codes as in meshnn/codes.py.
+// Operations on samples X (T, B, n_inputs) and targets Y (T, B, m), NaN where missing. Codes as in meshnn/codes.py.
 enum StreamMode {
     ADVANCE = 1,  // inputs in, states and influence on, outputs out
-    PEEK = 2,     // inputs in, outputs out; nothing is remembered
+    PEEK = 2,     // inputs in, outputs out; the state does not change
     LEARN = 4,    // targets of the sample `lag` samples ago in, parameters changed
-    DERIVE = 8    // the same, but the gradient is left in `grad` and nothing is changed
+    DERIVE = 8    // the same, but the gradient is written to `grad` and parameters do not change
 };
-// Places in `clock`: samples seen, updates made, updates skipped because they were not finite, states reset to 0, samples
+// Indices in `clock`: samples seen, updates made, updates skipped because they were not finite, states reset to 0, samples
 // stored for replay, state of the random generator that picks one.
 enum StreamCounter { SEEN, LEARNED, LEFT_OUT, RESETS, STORED, RANDOM };
 
 #define MESHNN_STREAM_STRUCTS &StreamPlan_info::info, &StreamState_info::info, &Filter_info::info,
 
 struct StreamCall {
-    const StreamPlan* plan; StreamState* state; OptimizerState* optimizer; Filter* filter;  // no optimiser, or no filter, is null
+    const StreamPlan* plan; StreamState* state; OptimizerState* optimizer; Filter* filter;  // optimizer or filter may be null
     int64_t mode, lag;
     AnyView X, Y, out;  // out (T, B, C): the outputs
     Poll poll;
     bool interrupted;
 };
-// The variance of the outputs of the last sample, (B, C): what the filter does not know about them.
+// The variance of the outputs of the last sample, (B, C) due to uncertain parameters.
 struct VarianceCall { const StreamPlan* plan; StreamState* state; Filter* filter; View<double> out; };
-// One update of a filter by itself, see kalman_update: values (N), H (C, N), y (C), target (1 or C); `result` is the loss.
+// One separate update of a filter, see kalman_update: values (N), H (C, N), y (C), target (1 or C); `result` is the loss.
 struct KalmanCall { Filter* filter; View<double> values, H, y, target; int64_t loss, fresh; double rest, result; };

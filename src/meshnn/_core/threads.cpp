@@ -1,8 +1,8 @@
-// Memory that is kept from call to call, and one pool of threads for the process.
+// Memory that later calls reuse, and one pool of threads per process.
 //
-// A caller publishes a job, works on it itself and waits for those who have joined. Each free thread takes the next task
-// from an atomic counter. Workers look for work for a while before they sleep, because steps of training follow each
-// other faster than the system wakes a thread. After a fork the child starts a pool of its own.
+// A caller publishes a job, works on it itself and waits for the workers that have joined. Each free thread takes the
+// next task from an atomic counter. Idle workers poll for a while before they sleep, because steps of training follow
+// each other faster than the system wakes a thread. After a fork the child starts a new pool.
 #include "core.hpp"
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,10 @@
 #endif
 
 namespace {
-constexpr int SPINS = 6000;       // looks for work before a worker sleeps: some 100 microseconds
-constexpr int PATIENCE = 2000;    // looks at a counter before a thread offers its processor to others
+constexpr int SPINS = 6000;       // polls before a worker sleeps: about 100 microseconds
+constexpr int PATIENCE = 2000;    // polls of a counter before a thread yields its processor
 constexpr int MOST_WORKERS = 256;
-constexpr size_t MOST_KEPT = size_t(1) << 26;  // larger buffers go back to the system
+constexpr size_t MOST_KEPT = size_t(1) << 26;  // larger buffers are returned to the system
 
 #if defined(_WIN32)
 SRWLOCK mutex = SRWLOCK_INIT;
@@ -49,12 +49,12 @@ inline void relax() {
 struct Job {
     void (*task)(void*, int64_t);
     void* context;
-    int64_t count, next, places, helpers;  // tasks, the next one, workers that may still join, those at work
+    int64_t count, next, places, helpers;  // tasks, the next one, workers that may still join, active workers
     Job* chain;
 };
 Job* jobs = nullptr;          // guarded by the mutex, as are sleepers and workers
 int sleepers = 0, workers = 0;
-int64_t published = 0;        // jobs so far: what idle workers look at
+int64_t published = 0;        // number of jobs so far, which idle workers poll
 
 void run_tasks(Job& job) {
     for (int64_t p; (p = __atomic_fetch_add(&job.next, 1, __ATOMIC_ACQ_REL)) < job.count;) job.task(job.context, p);
@@ -76,7 +76,7 @@ void serve() {
         unlock();
         if (job) {
             run_tasks(*job);
-            __atomic_fetch_sub(&job->helpers, 1, __ATOMIC_RELEASE);  // the caller may now forget the job
+            __atomic_fetch_sub(&job->helpers, 1, __ATOMIC_RELEASE);  // the caller may now delete the job
             continue;
         }
         for (int k = 0; k < SPINS && __atomic_load_n(&published, __ATOMIC_ACQUIRE) == seen; ++k) relax();
@@ -99,7 +99,7 @@ bool start_worker() {
 #else
 void* begin(void*) { serve(); return nullptr; }
 bool registered = false;
-void forget_pool() {  // in the child of a fork there is one thread
+void forget_pool() {  // the child of a fork has a single thread
     pthread_mutex_t fresh_mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t fresh_cond = PTHREAD_COND_INITIALIZER;
     mutex = fresh_mutex, work_there = fresh_cond, jobs = nullptr, sleepers = workers = 0;
@@ -109,7 +109,7 @@ bool start_worker() {
     sigset_t all, before;
     pthread_t thread;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the threads of Python
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // the threads of Python handle signals
     bool started = pthread_create(&thread, nullptr, begin, nullptr) == 0;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (started) pthread_detach(thread);
@@ -117,13 +117,13 @@ bool start_worker() {
 }
 #endif
 
-// A block's first 64 bytes; what follows is aligned.
+// The first 64 bytes of a block; the memory after it is aligned.
 struct Header { Header* next; size_t bytes; };
 constexpr size_t HEAD = 64;
 bool try_lock(int& flag) {
     for (int k = 0; k < 100000; ++k)
         if (!__atomic_exchange_n(&flag, 1, __ATOMIC_ACQUIRE)) return true;
-    return false;  // held by a thread that a fork has left behind
+    return false;  // locked by a thread that does not exist after a fork
 }
 }  // namespace
 

@@ -80,7 +80,7 @@ class Engines:
         self, method: Method, schedule: Schedule, jacobian: bool, emits: bool, limit: int | None = None
     ) -> Draft:
         edges = (self.number, self.n_numbers, self._expensive)
-        return Draft(schedule, jacobian, *edges, emits, limit, method.driven, method.sweeps)
+        return Draft(schedule, jacobian, *edges, emits, limit, method.projects, method.topological)
 
     def _workers(self, batch: int, n_jobs: int | None) -> int:
         buckets = min(max(self._chunks(batch) // 2, 1), BUCKETS)

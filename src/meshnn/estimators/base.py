@@ -130,7 +130,8 @@ class BaseMesh(Parameters, Outputs):
         X : array_like, DataFrame or scipy.sparse matrix (n_samples, n_features)
             Training samples. The columns of a DataFrame are selected by name in `predict`. For data that do not fit
             in memory, pass the path of a Parquet file, of a folder of Parquet files or of a `.npy` file, a large
-            memory map, an iterator of blocks `(X, y)`, or a Dask DataFrame or array; see docs/large.md.
+            memory map, an iterator of blocks `(X, y)`, or a Dask DataFrame or array; see
+            docs/how-to/train-larger-than-memory.md.
         y : array_like (n_samples,), or (n_samples, n_outputs) for regression and for several labels per sample
             Targets. For Parquet files and tables, the name of a column or a list of names.
         sample_weight : array_like (n_samples,), optional

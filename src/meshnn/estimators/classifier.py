@@ -24,7 +24,7 @@ from meshnn.estimators.scaling import is_sparse
 class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     """A classifier: a mesh with one output per class, trained with exact gradients computed forward.
 
-    If y is an indicator matrix (n_samples, n_labels) of 0 and 1, a sample may have several labels. The net then has one
+    For multilabel targets, y is an indicator matrix (n_samples, n_labels) with entries 0 and 1. The net then has one
     sigmoid output per label, and `predict` returns such a matrix.
 
     Number of hidden neurons, activations, solver and penalty are chosen from the samples unless they are given. By

@@ -179,8 +179,8 @@ class ValueOutputs(Outputs):
             Samples, or the path of a table.
         return_std : bool, default=False
             Also return the standard deviation of a target around its prediction, of the same shape. It combines the
-            noise and the uncertainty of the weights (Laplace approximation, see docs/solvers.md; nets with more than
-            1,000 live parameters use the last layer only). Requires loss="squared_error".
+            noise and the uncertainty of the weights (Laplace approximation; nets with more than 1,000 live
+            parameters use the last layer only). Requires loss="squared_error".
 
         Returns
         -------
@@ -215,7 +215,7 @@ class ValueOutputs(Outputs):
         Returns
         -------
         lower, upper : array
-            Of the shape of the predictions.
+            The bounds, in the shape of the predictions.
         """
         from statistics import NormalDist
 

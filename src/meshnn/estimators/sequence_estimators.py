@@ -159,8 +159,8 @@ class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
     `X` is a list of arrays (length, features), of any lengths, or one array (samples, length, features); arrays without
     the last axis have one feature. Features are scaled by mean and spread of all steps of the training set.
 
-    A step lasts for one tick of the net (`ticks`); the last one is held for some more, until it has reached the outputs
-    through every hidden neuron. `predict` takes any length, also longer ones than were learned.
+    A step lasts for one tick of the net (`ticks`); the last input is repeated for more ticks, until its effect has
+    reached the outputs through every hidden neuron. `predict` takes any length, also longer ones than were learned.
 
     Parameters
     ----------

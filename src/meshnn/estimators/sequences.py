@@ -1,7 +1,8 @@
 """Sequences: storage in one array, conversion from steps to ticks of a net, and the readout of the outputs.
 
-A step lasts for some ticks of the net, usually one. The last step is held for more ticks (the delay), until it has
-reached the outputs. Sequences of different lengths run in one batch; the outputs of each are read at its end.
+A step lasts for some ticks of the net, usually one. The last input is repeated for more ticks (the delay), until its
+effect has reached the outputs. Sequences of different lengths run in one batch; the outputs of each are read at its
+end.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def as_rows(blueprint: Blueprint, X: Array) -> Array:
 def predicted(blueprint: Blueprint, outputs: Array) -> Array:
     """Return the predictions for outputs (n, n_outputs): class numbers, labels (n, n_labels) or values.
 
-    A row of NaN has class -1, see docs/c.md.
+    A row of NaN has class -1.
     """
     if blueprint.link == "logit":
         return np.where(np.isnan(outputs[:, 0]), -1, outputs[:, 0] < 0).astype(np.int64)

@@ -1,2 +1,2 @@
-"""Adapters to optional libraries. Each takes and gives plain arrays and imports its library only when called, or, where
-models become those of another library, when its file is imported."""
+"""Adapters to optional libraries. They exchange plain arrays and import the library when called. Modules whose models
+are subclasses of the library's models import it at once."""

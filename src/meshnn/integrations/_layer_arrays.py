@@ -1,7 +1,7 @@
 """Layers of other libraries on NumPy arrays: outputs and the vector-Jacobian product of one net or a stack of nets.
 
 `values` has shape `(*stack, n_values)` and `x` `(*stack, ..., n_inputs)`. The axes of the stack are those that `vmap`
-of PyTorch or JAX puts in front; each has its full length or 1 and is broadcast. Without a stack there is one net.
+of PyTorch or JAX adds in front; each has its full length or 1 and is broadcast. Without a stack there is one net.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def forward(layer: Layer, values: Array, x: Array, n_outputs: int, n_jobs: int |
 def vjp(
     layer: Layer, values: Array, x: Array, g: Array, wanted: tuple[bool, bool] = (True, True), n_jobs: int | None = None
 ) -> tuple[Array, Array]:
-    """Return dE/dvalues `(*stack, n_values)` and dE/dx from g = dE/dy; what is not wanted has no elements."""
+    """Return dE/dvalues `(*stack, n_values)` and dE/dx from g = dE/dy; results that are not requested are empty."""
     values, x, g = (np.ascontiguousarray(a) for a in (values, x, g))
     axes = values.ndim - 1
     stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes], g.shape[:axes]) if axes else ()
@@ -47,7 +47,7 @@ def vjp(
 
 
 def _addresses(array: Array, stack: tuple[int, ...]) -> list[int]:
-    """Return the address of each part of a stack; an axis of length 1 is the same part again and again."""
+    """Return the address of each element of a stack; an axis of length 1 repeats the same address."""
     first: int = array.__array_interface__["data"][0]
     if not stack:
         return [first]

@@ -1,4 +1,4 @@
-"""Graphs to and from networkx: the only file that imports it."""
+"""Conversion of graphs to and from networkx. Only this module imports it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def build_digraph(
     edge_attributes: Mapping[str, Sequence[Any]] | None = None,
     **attributes: Any,
 ) -> Any:
-    """Return a `networkx.DiGraph` with nodes 0, 1, ...; attributes of nodes and edges are lists in their order."""
+    """Return a `networkx.DiGraph` with nodes 0, 1, ...; attributes are lists in the order of nodes and edges."""
     graph = _networkx().DiGraph(**attributes)
     for k, values in enumerate(zip(*nodes.values(), strict=True)):
         graph.add_node(k, **{name: value for name, value in zip(nodes, values, strict=True) if value is not None})
@@ -26,18 +26,18 @@ def build_digraph(
 
 
 def read_graphml(path: str) -> Any:
-    """Return the graph in a GraphML file; raise a ValueError if there is none."""
+    """Return the graph in a GraphML file; raise a ValueError if it cannot be read."""
     try:
         return _networkx().read_graphml(path)
     except OSError:
         raise
-    except Exception as error:  # the XML parser and networkx raise many classes
+    except Exception as error:  # the XML parser and networkx raise many exception classes
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
 def _networkx() -> Any:
     try:
         import networkx
-    except ImportError as error:  # an optional dependency: say how to get it
-        raise ImportError("networkx is not installed; pip install 'meshnn[plots]' brings it") from error
+    except ImportError as error:  # an optional dependency
+        raise ImportError("networkx is not installed; install it with pip install 'meshnn[plots]'") from error
     return networkx

@@ -1,7 +1,7 @@
-"""The models of streams as river's own: in its pipelines, its evaluation, its ensembles.
+"""The stream models as subclasses of river's base classes, for its pipelines, evaluation and ensembles.
 
-Importing this file imports river. The models are those of `meshnn.online`, with river's `seed` instead of
-`random_state`; `save` writes the same files, which `meshnn.load` opens where there is no river.
+Importing this module imports river. The models are those of `meshnn.online`, with river's parameter `seed` instead of
+`random_state`. `save` writes the same files, which `meshnn.load` opens without river.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from meshnn.online import MeshForecaster, MeshStreamClassifier, MeshStreamRegres
 try:
     from river import base
     from river.time_series.base import Forecaster
-except ImportError as error:  # an optional dependency: say how to get it
-    raise ImportError("river is not installed; pip install 'meshnn[river]' brings it") from error
+except ImportError as error:  # an optional dependency
+    raise ImportError("river is not installed; install it with pip install 'meshnn[river]'") from error
 
 __all__ = ["RiverMeshClassifier", "RiverMeshForecaster", "RiverMeshRegressor"]
 
 
 class _InRiver:
-    """The difference from the models outside of river: the random state is called `seed`."""
+    """Changes for river: the random state is the parameter `seed`."""
 
     seed: int | None
     get_params: Callable[[], dict[str, Any]]
@@ -60,7 +60,7 @@ class _InRiver:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Any:
-        """The model that `save` wrote, also that of a model outside of river; it goes on bit by bit."""
+        """Return the model in a file that `save` wrote, also without river; it continues exactly from its state."""
         tree, model = storage.read(path), cast(Any, cls)
         if tree.get("kind") != model.kind:
             raise storage.FileError(f"{path} holds a {tree.get('kind')}, not a {model.kind}; see meshnn.load")
@@ -68,10 +68,10 @@ class _InRiver:
 
 
 class RiverMeshClassifier(_InRiver, MeshStreamClassifier, base.MiniBatchClassifier, wraps=MeshStreamClassifier):  # type: ignore[misc]
-    """`meshnn.MeshStreamClassifier` for river, with its parameters, but `seed` instead of `random_state`.
+    """`meshnn.MeshStreamClassifier` for river, with the same parameters except `seed` for `random_state`.
 
-    Features are standardised inside; a scaler before it does no harm. Numbers only: text goes through
-    `river.preprocessing.OneHotEncoder` first.
+    Features are standardised internally; a scaler before the model is harmless. Features must be numbers: encode text
+    with `river.preprocessing.OneHotEncoder`.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class RiverMeshClassifier(_InRiver, MeshStreamClassifier, base.MiniBatchClassifi
 
 
 class RiverMeshRegressor(_InRiver, MeshStreamRegressor, base.MiniBatchRegressor, wraps=MeshStreamRegressor):  # type: ignore[misc]
-    """`meshnn.MeshStreamRegressor` for river, with its parameters, but `seed` instead of `random_state`.
+    """`meshnn.MeshStreamRegressor` for river, with the same parameters except `seed` for `random_state`.
 
     Examples
     --------
@@ -103,10 +103,10 @@ class RiverMeshRegressor(_InRiver, MeshStreamRegressor, base.MiniBatchRegressor,
 
 
 class RiverMeshForecaster(_InRiver, MeshForecaster, Forecaster, wraps=MeshForecaster):  # type: ignore[misc]
-    """`meshnn.MeshForecaster` for river, with its parameters, but `seed` instead of `random_state`.
+    """`meshnn.MeshForecaster` for river, with the same parameters except `seed` for `random_state`.
 
-    Dates among the features are left out, as values come at equal steps: river's series carry them. Other features are
-    numbers.
+    Dates among the features, which river's series contain, are ignored, because values have equal time steps. Other
+    features must be numbers.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class RiverMeshForecaster(_InRiver, MeshForecaster, Forecaster, wraps=MeshForeca
     """
 
     def learn_one(self, y: float | None, x: Mapping[Any, Any] | None = None) -> None:
-        """Learn the next value, and features that are known with it."""
+        """Learn the next value, with the features that are known at its time."""
         super().learn_one(y, _without_dates(x))
 
     def _future(self, horizon: int, xs: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Converters for skl2onnx, so that pipelines with a mesh in them become one ONNX model.
+"""Converters for skl2onnx, so that pipelines with a mesh can be exported as one ONNX model.
 
-Importing this file imports nothing; `register` imports skl2onnx.
+Importing this module imports nothing; `register` imports skl2onnx.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Let `skl2onnx.to_onnx` and `convert_sklearn` know `MeshClassifier` and `MeshRegressor`; again does no harm.
+    """Register `MeshClassifier` and `MeshRegressor` for `skl2onnx.to_onnx` and `convert_sklearn`; repeatable.
 
     Examples
     --------
@@ -26,8 +26,8 @@ def register() -> None:
     """
     try:
         from skl2onnx import update_registered_converter
-    except ImportError as error:  # an optional dependency: say how to get it
-        raise ExportError("skl2onnx is not installed; pip install 'meshnn[onnx]' brings it") from error
+    except ImportError as error:  # an optional dependency
+        raise ExportError("skl2onnx is not installed; install it with pip install 'meshnn[onnx]'") from error
     flag = [True, False]
     options = {"zipmap": [*flag, "columns"], "nocl": flag, "output_class_labels": flag[::-1], "raw_scores": flag}
     update_registered_converter(MeshClassifier, "MeshnnMeshClassifier", _class_shapes, _convert, options=options)
@@ -35,7 +35,7 @@ def register() -> None:
 
 
 def _class_shapes(operator: Any) -> None:
-    """Types and shapes of label and probabilities."""
+    """Set types and shapes of label and probabilities."""
     from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType
     from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 
@@ -43,8 +43,8 @@ def _class_shapes(operator: Any) -> None:
     zipmap = operator.scope_inst.get_options(operator.raw_operator, {"zipmap": True})["zipmap"]
     double = isinstance(operator.inputs[0].type, DoubleTensorType)
     if zipmap and (blueprint.several or (double and zipmap is True)):
-        what = "several labels" if blueprint.several else "features in float64, which its operator does not take"
-        raise ExportError(f"zipmap is not for {what}; pass options={{MeshClassifier: {{'zipmap': False}}}}")
+        what = "several labels" if blueprint.several else "features in float64"
+        raise ExportError(f"zipmap does not support {what}; pass options={{MeshClassifier: {{'zipmap': False}}}}")
     calculate_linear_classifier_output_shapes(operator)
     if blueprint.several:
         samples = operator.inputs[0].get_first_dimension()
@@ -52,7 +52,7 @@ def _class_shapes(operator: Any) -> None:
 
 
 def _value_shapes(operator: Any) -> None:
-    """Type and shape of the values."""
+    """Set type and shape of the values."""
     from skl2onnx.common.shape_calculator import calculate_linear_regressor_output_shapes
 
     calculate_linear_regressor_output_shapes(operator)
@@ -63,13 +63,13 @@ def _value_shapes(operator: Any) -> None:
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    """The nodes of a mesh, among those of others."""
+    """Add the nodes of a mesh to those of other models."""
     import onnx.compose
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 
     opset = container.target_opset
     if opset < LEAST_OPSET:
-        raise ExportError(f"opset {opset} is older than the operators that are needed; pass target_opset={LEAST_OPSET}")
+        raise ExportError(f"opset {opset} lacks operators that the mesh needs; pass target_opset={LEAST_OPSET}")
     blueprint: Blueprint = operator.raw_operator.blueprint()
     options = {"nocl": False, "raw_scores": False}
     if blueprint.classes:
@@ -77,7 +77,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     if options["nocl"] and not blueprint.several:
         blueprint = replace(blueprint, classes=tuple(range(len(blueprint.classes))))
     if any(column.categories for column in blueprint.columns):
-        raise ExportError("text columns cannot be part of another model; use model.to_onnx()")
+        raise ExportError("models with text columns cannot be part of a pipeline; use model.to_onnx()")
     given = operator.inputs[0]
     dtype = "float64" if isinstance(given.type, DoubleTensorType) else "float32"
     graph = build(blueprint, Graph(dtype), raw=options["raw_scores"]).proto("mesh")

@@ -1,6 +1,6 @@
-"""Models of meshnn for sktime: classification and regression of panels of time series, and forecasts.
+"""Models of meshnn for sktime: classification and regression of panels of time series, and forecasting.
 
-Each class wraps an estimator of meshnn, which has all the parameters; nested ones are set as `estimator__hidden`.
+Each class wraps an estimator of meshnn, whose parameters are set as `estimator__hidden` and so on.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ try:
     from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
     from sktime.regression.base import BaseRegressor
 except ImportError as error:  # an optional dependency
-    raise ImportError("sktime is not installed; pip install 'meshnn[sktime]' brings it") from error
+    raise ImportError("sktime is not installed; install it with pip install 'meshnn[sktime]'") from error
 
 __all__ = ["MeshTimeSeriesClassifier", "MeshTimeSeriesForecaster", "MeshTimeSeriesRegressor"]
 
 
 class _PanelMixin:
-    """Fits an estimator of sequences on panels of sktime."""
+    """Fits an estimator of sequences to panels of sktime."""
 
     _default: Any
     _tags: ClassVar[dict[str, Any]] = {
@@ -48,7 +48,7 @@ class _PanelMixin:
     def _fit(self, X: Any, y: NDArray[Any]) -> Any:
         self.estimator_ = self._default() if self.estimator is None else deepcopy(self.estimator)
         if self.estimator_.get_params(deep=False)["readout"] == "all":
-            raise ValueError('readout="all" predicts every step; sktime takes "last" or "mean"')
+            raise ValueError('readout is "all", which predicts every step; for sktime use "last" or "mean"')
         self.estimator_.fit(_sequences(X), y)
         return self
 
@@ -57,21 +57,21 @@ class _PanelMixin:
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
-        """Return parameters that fit quickly, for sktime's checks."""
+        """Return parameters that fit fast, for sktime's checks."""
         small = {"hidden": 3, "max_epochs": 2, "l2": 1e-3, "random_state": 0}
         other = small | {"mesh": "mesh", "readout": "mean", "solver": "lm"}
         return [{"estimator": cls._default(**options)} for options in (small, other)]
 
 
 class MeshTimeSeriesClassifier(_PanelMixin, BaseClassifier):  # type: ignore[misc]
-    """`meshnn.MeshSequenceClassifier` as a classifier of sktime.
+    """`meshnn.MeshSequenceClassifier` as an sktime classifier.
 
-    It takes all panels of sktime, of one or several variables, of equal or different lengths, without missing values.
+    It accepts all panels of sktime with one or several variables and equal or different lengths.
 
     Parameters
     ----------
     estimator : MeshSequenceClassifier, optional
-        With readout "last" or "mean"; by default one with default parameters.
+        With readout "last" or "mean". None: default parameters.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class MeshTimeSeriesClassifier(_PanelMixin, BaseClassifier):  # type: ignore[mis
 
 
 class MeshTimeSeriesRegressor(_PanelMixin, BaseRegressor):  # type: ignore[misc]
-    """`meshnn.MeshSequenceRegressor` as a regressor of sktime, see `MeshTimeSeriesClassifier`.
+    """`meshnn.MeshSequenceRegressor` as an sktime regressor, see `MeshTimeSeriesClassifier`.
 
     Parameters
     ----------
@@ -122,18 +122,19 @@ class MeshTimeSeriesRegressor(_PanelMixin, BaseRegressor):  # type: ignore[misc]
 
 
 def _sequences(X: Any) -> Any:
-    """Return sequences (length, variables): sktime's arrays have time last."""
+    """Return sequences (length, variables); the last axis of sktime's arrays is time."""
     if isinstance(X, np.ndarray):
         return np.ascontiguousarray(X.transpose(0, 2, 1))
     return [frame.to_numpy(dtype=np.float64) for frame in X]
 
 
 class MeshTimeSeriesForecaster(BaseForecaster):  # type: ignore[misc]
-    """`meshnn.MeshForecaster` as a forecaster of sktime: it learns every value once, also those of `update`.
+    """`meshnn.MeshForecaster` as an sktime forecaster, which learns every value of `fit` and `update` once.
 
-    `fit` on a series and `update` with more of it end in the same model as `fit` on all of it, bit by bit. With
-    `update_params=False` values are observed but not learned. Missing values, features (`X`; columns missing in the
-    future count as their mean) and intervals work; in-sample forecasts do not, as nothing of the past is stored.
+    `fit` on a part of a series and `update` with the rest result in exactly the same model as `fit` on all of it. With
+    `update_params=False`, values are observed but not learned. Missing values, features (`X`; columns missing in the
+    future count as their mean) and intervals are supported. In-sample forecasts are not, because no past values are
+    stored.
 
     Parameters
     ----------
@@ -184,7 +185,7 @@ class MeshTimeSeriesForecaster(BaseForecaster):  # type: ignore[misc]
         self.season, self.lags, self.hidden, self.horizon = season, lags, hidden, horizon
         self.settings, self.random_state = settings, random_state
         super().__init__()
-        self._y = self._X = None  # of sktime, if remember_data is set
+        self._y = self._X = None  # set by sktime if remember_data is set
 
     def _fit(self, y: Any, X: Any, fh: Any) -> MeshTimeSeriesForecaster:
         self.forecaster_ = MeshForecaster(**self.get_params(deep=False))
@@ -197,7 +198,7 @@ class MeshTimeSeriesForecaster(BaseForecaster):  # type: ignore[misc]
         return self
 
     def _take(self, y: Any, X: Any, learns: bool) -> None:
-        """Learn or observe values in order, without those seen before; steps left out in between are missing values."""
+        """Learn or observe new values in order; steps that are left out between them are missing values."""
         values = y.to_numpy(dtype=float, na_value=np.nan)
         rows = None if X is None else _rows(X.reindex(y.index))
         first = self._until is None
@@ -224,7 +225,7 @@ class MeshTimeSeriesForecaster(BaseForecaster):  # type: ignore[misc]
     def _predict_quantiles(self, fh: Any, X: Any, alpha: Any) -> Any:
         steps, horizon = self._ahead(fh)
         levels = np.array(alpha, dtype=float)
-        inside = np.clip(levels, 1e-6, 1 - 1e-6)  # 0 and 1 are allowed
+        inside = np.clip(levels, 1e-6, 1 - 1e-6)  # sktime allows 0 and 1
         found = self.forecaster_.forecast_quantiles(horizon, self._future(horizon, X), inside)
         columns = pd.MultiIndex.from_product([self._get_varnames(), list(alpha)])
         return pd.DataFrame(found[steps - 1], index=fh.to_absolute_index(self.cutoff), columns=columns)
@@ -252,7 +253,7 @@ def _rows(X: Any) -> list[dict[Any, float]]:
 
 
 def _steps(index: Any, before: Any) -> Any:
-    """Return the steps from `before` to each time; consecutive ones if the index has no length of a step."""
+    """Return the steps from `before` to each time; consecutive numbers if the index has no frequency."""
     try:
         found = ForecastingHorizon(index, is_relative=False).to_relative(before).to_numpy()
         return np.asarray(found, dtype=np.int64)

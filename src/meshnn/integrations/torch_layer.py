@@ -19,37 +19,37 @@ __all__ = ["MeshLayer"]
 
 
 class MeshLayer(torch.nn.Module):
-    """A net of any directed graph as an `nn.Module`, run forward and backward by meshnn's kernels on the CPU.
+    """A net of any directed graph as an `nn.Module`, with meshnn's forward and backward kernels on the CPU.
 
     It works wherever a layer does: in `nn.Sequential`, optimisers, `torch.func`, `torch.compile(fullgraph=True)`,
-    `deepcopy`, `state_dict`, DDP. Tensors on the CPU are read and written in place. On other devices, and for second
-    derivatives, plain operations of PyTorch run. Under `torch.autocast` it computes in the dtype of its weights.
+    `deepcopy`, `state_dict`, DDP. Tensors on the CPU are used in place. Other devices and second derivatives use plain
+    PyTorch operations. Under `torch.autocast` it computes in the dtype of its weights.
 
     Parameters
     ----------
     topology : Topology
     ticks : int, optional
-        As for `Mesh`; inputs are held during all of them.
+        As for `Mesh`; inputs are held during all ticks.
     activation : str or sequence of str
     output_activation : str
     weights : array_like (n_edges,), optional
-        By default drawn as those of a `Mesh` are.
+        By default drawn as for a `Mesh`.
     dtype : torch.float32 or torch.float64
     random_state : int, Generator, SeedSequence or None
-        Source of the default weights; None takes a seed from PyTorch, so that `torch.manual_seed` decides.
+        Source of the default weights; None draws a seed from PyTorch (`torch.manual_seed`).
     tied : array_like of int (n_edges,), optional
         Tied and fixed edges, as for `Mesh`.
     pure : bool
-        Run in plain operations of PyTorch on the CPU, too: much slower, but with derivatives of any kind and order.
+        Use plain PyTorch operations also on the CPU: much slower, with derivatives of any kind and order.
 
     Attributes
     ----------
     weight : Parameter (n_parameters,)
-        The parameters that are learned; without ties the weights of the edges.
+        The learned parameters; without ties, one weight per edge.
     edge_index : buffer (2, n_edges)
         Sources and destinations. Neurons are numbered inputs, bias, hidden, outputs.
     fixed : buffer (n_fixed,) or None
-        Weights of the edges that are fixed.
+        Weights of the fixed edges.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class MeshLayer(torch.nn.Module):
 
     @classmethod
     def from_mesh(cls, mesh: Mesh, *, pure: bool = False) -> Self:
-        """Return a layer with graph, activations, ties and a copy of the weights of a mesh; inverse of `mesh`.
+        """Return a layer with the graph, activations and ties of a mesh, and a copy of its weights.
 
         >>> from meshnn import Mesh, Topology
         >>> from meshnn.torch import MeshLayer
@@ -99,7 +99,7 @@ class MeshLayer(torch.nn.Module):
         True
         """
         if not isinstance(mesh, Mesh):
-            raise MeshError(f"from_mesh takes a Mesh, got {type(mesh).__name__}; an estimator has one, `mesh_`")
+            raise MeshError(f"from_mesh takes a Mesh, got {type(mesh).__name__}; for an estimator, pass `mesh_`")
         layer = cls.__new__(cls)
         torch.nn.Module.__init__(layer)
         layer._set(mesh, pure)
@@ -113,7 +113,7 @@ class MeshLayer(torch.nn.Module):
         self.register_buffer("edge_index", torch.from_numpy(np.stack([t.src, t.dst]).astype(np.int64)))
         fixed = torch.from_numpy(mesh.values[count:].copy()) if mesh.ties.n_numbers > count else None
         self.register_buffer("fixed", fixed)
-        self._has_fixed = fixed is not None  # looking up a buffer takes as long as all else of a small layer
+        self._has_fixed = fixed is not None  # looking up a buffer takes as long as the rest of a small layer
 
     @property
     def topology(self) -> Topology:
@@ -122,11 +122,11 @@ class MeshLayer(torch.nn.Module):
 
     @property
     def ticks(self) -> int:
-        """Number of steps that states are passed on."""
+        """Number of ticks."""
         return self.spec.ticks
 
     def mesh(self) -> Mesh:
-        """Return a `Mesh` with a copy of the current weights: to save, explain, plot or train it."""
+        """Return a `Mesh` with a copy of the current weights, to save, explain, plot or train it."""
         spec = self.spec
         weights = self._values().numpy(force=True)[spec.ties.number]
         made = Mesh(spec.topology, spec.ticks, weights=weights, dtype=_name(self.weight.dtype))
@@ -134,7 +134,7 @@ class MeshLayer(torch.nn.Module):
         return made
 
     def reset_parameters(self, random_state: Any = None) -> None:
-        """Draw new weights; fixed ones stay."""
+        """Draw new weights; fixed weights do not change."""
         seed = _seed() if random_state is None else random_state
         fresh = self.mesh().draw_weights(seed)[self.spec.ties.first][: len(self.weight)]
         with torch.no_grad():
@@ -151,9 +151,9 @@ class MeshLayer(torch.nn.Module):
         return self.spec.pure(x, values)
 
     def vjp(self, x: torch.Tensor) -> tuple[torch.Tensor, Pullback]:
-        """Return outputs, and a function from dE/dy to (dE/dweight, dE/dx): a gradient without autograd, twice as fast.
+        """Return outputs and a function from dE/dy to (dE/dweight, dE/dx): a gradient without autograd.
 
-        For loops that compute dE/dy themselves; nothing is recorded. x must be on the CPU.
+        It is faster than autograd for loops that compute dE/dy. x must be on the CPU.
 
         >>> import torch
         >>> from meshnn import Topology
@@ -169,7 +169,7 @@ class MeshLayer(torch.nn.Module):
         return torch_ops.vjp(x, values, self.spec)
 
     def _converted(self, x: torch.Tensor) -> torch.Tensor:
-        """Return x; under autocast in the dtype of the weights, as the engine has no half precision."""
+        """Return x, under autocast in the dtype of the weights, because the engine has no half precision."""
         if not isinstance(x, torch.Tensor):
             raise DataError(f"x must be a tensor, got {type(x).__name__}; torch.as_tensor(x) makes one")
         if x.dtype in (torch.bfloat16, torch.float16) and torch.is_autocast_enabled(x.device.type):
@@ -185,7 +185,7 @@ class MeshLayer(torch.nn.Module):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         given, errors = state_dict.get(f"{prefix}edge_index"), rest[-1]
         if given is not None and not torch.equal(given.to(self.edge_index.device), self.edge_index):
-            errors.append(f"{prefix}edge_index is of another graph; build the layer from the topology that was saved")
+            errors.append(f"{prefix}edge_index belongs to another graph; create the layer from the saved topology")
         else:
             super()._load_from_state_dict(state_dict, prefix, *rest)
 

@@ -1,13 +1,13 @@
-"""A net in PyTorch: functions with derivatives and rules for `vmap`, and operators for compilers.
+"""A net in PyTorch: functions with derivatives and `vmap` rules, and operators for compilers.
 
     layer(x, values, key)                            outputs (..., n_outputs) of x (..., n_inputs)
-    layer_back(g, x, values, key, by_x, by_values)   dE/dx and dE/dvalues from g = dE/dy; empty unless wanted
+    layer_back(g, x, values, key, by_x, by_values)   dE/dx and dE/dvalues from g = dE/dy; empty unless requested
 
 `values` are the numbers that edges take their weights from, `(n_values,)`, or `(*stack, n_values)` for a stack of nets:
 see `_layer_arrays`. `key` identifies the graph, see `LayerSpec`.
 
-Compilers and other tracers see the operators. All other calls use `torch.autograd.Function`s, because dispatching an
-operator takes longer than computing a small net, and because transforms of `torch.func` refuse operators whose
+Compilers and other tracers use the operators. All other calls use `torch.autograd.Function`s, because dispatching an
+operator takes longer than computing a small net, and because transforms of `torch.func` reject operators whose
 derivative is registered by `register_autograd` (pytorch issues 168393 and 179652).
 """
 
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-# PyTorch has no public way to ask whether a transform or a tracer is active.
+# PyTorch has no public function to query whether a transform or a tracer is active.
 from torch._C import _are_functorch_transforms_active as _in_transform
 from torch._C import _len_torch_dispatch_stack as _n_modes
 
@@ -46,10 +46,10 @@ DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 
 class LayerSpec:
-    """All of a layer but its weights: graph, ticks, activations and ties, and what is compiled for them.
+    """The constant part of a layer: graph, ticks, activations, ties, and the engines compiled for them.
 
-    Operators find it by its `key`, which is computed from its content and so is the same in every process: compiled
-    code that a cache on disk passes to another process finds the graph it was compiled for.
+    Operators find it by its `key`, a hash of its content that is the same in every process. So compiled code from a
+    cache on disk finds the graph that it was compiled for.
     """
 
     def __init__(self, topology: Topology, ticks: int, codes: NDArray[np.int64], ties: Ties) -> None:
@@ -59,7 +59,7 @@ class LayerSpec:
 
     @classmethod
     def of(cls, mesh: Mesh) -> LayerSpec:
-        """Return the spec of a mesh, the same object for all layers that are alike."""
+        """Return the spec of a mesh; equal layers share one object."""
         return _shared(mesh.topology, mesh.ticks, mesh.codes, mesh.ties.tied)
 
     @classmethod
@@ -67,19 +67,19 @@ class LayerSpec:
         """Return the spec with this key."""
         found = _known.get(key)
         if found is None:
-            raise MeshError(f"no MeshLayer with the graph {key} is in this process; build or load it, and keep it")
+            raise MeshError(f"no MeshLayer with the graph {key} exists in this process; create or load it first")
         return found
 
     @cached_property
     def key(self) -> str:
-        """A hash of the content, 32 letters."""
-        # The first number counts changes of the operators: PyTorch's cache on disk does not look at their signatures.
+        """The hash of the content: 32 characters."""
+        # The first number is a version of the operators, because PyTorch's cache on disk ignores their signatures.
         numbers = np.concatenate([[3, self.ticks], self.codes, self.ties.tied]).astype(np.int64)
         return hashlib.sha256(self.topology._digest + numbers.tobytes()).hexdigest()[:32]
 
     @cached_property
     def pure(self) -> PureNet:
-        """The net in plain operations."""
+        """The net in plain PyTorch operations."""
         return PureNet(self.topology, self.ties.number, self.codes, self.ticks)
 
     def compiled(self, dtype: torch.dtype) -> Layer:
@@ -90,7 +90,7 @@ class LayerSpec:
         return self._compiled[dtype]
 
     def check(self, x: Tensor, values: Tensor) -> None:
-        """Refuse tensors that the engine, which checks nothing, cannot take."""
+        """Raise an error for tensors that the engine, which has no checks, does not support."""
         if values.dtype not in DTYPES or x.dtype != values.dtype:
             raise DataError(f"x and weight must be float32, or both float64, got x {x.dtype}, weight {values.dtype}")
         if x.ndim < max(values.ndim, 1) or x.shape[-1] != self.n_inputs:
@@ -103,7 +103,7 @@ class LayerSpec:
 
 
 _known: WeakValueDictionary[str, LayerSpec] = WeakValueDictionary()
-#: Backward passes of compiled code may run when their layer is gone already.
+#: Recent specs, because the backward pass of compiled code may run after its layer was deleted.
 _recent: deque[LayerSpec] = deque(maxlen=32)
 
 
@@ -154,14 +154,14 @@ def _empty_gradients(
 
 
 def _stack(values: Tensor, *others: Tensor) -> tuple[int, ...]:
-    """Return the axes of a stack of nets, broadcast."""
+    """Return the broadcast axes of a stack of nets."""
     axes, broadcast = values.ndim - 1, cast(Any, torch.broadcast_shapes)
     shapes: tuple[int, ...] = broadcast(values.shape[:-1], *(t.shape[:axes] for t in others)) if axes else ()
     return shapes
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Save the tensors, and the spec, which must live until the backward pass."""
+    """Save the tensors and the spec, which must exist until the backward pass."""
     x, values, key = inputs
     ctx.save_for_backward(x, values)
     ctx.spec = LayerSpec.named(key)
@@ -195,7 +195,7 @@ class _Outputs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: None) -> Any:
-        # the short way unless second derivatives are wanted, or several gradients at once
+        # the fast path, unless second derivatives or several gradients at once are requested
         if ctx.states is None or torch.is_grad_enabled() or _in_transform() or not _in_memory(g):
             return *_gradients(ctx, g), None
         x, values = ctx.saved_tensors
@@ -207,7 +207,7 @@ class _Outputs(torch.autograd.Function):
 
 
 class _Gradients(torch.autograd.Function):
-    """Gradients by x and by the values, as of `layer_back`."""
+    """The gradients by x and by the values, as `layer_back` returns."""
 
     @staticmethod
     def forward(g: Tensor, x: Tensor, values: Tensor, spec: LayerSpec, *wanted: bool) -> Any:
@@ -220,7 +220,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, cdx: Tensor, cdv: Tensor) -> tuple[Any, ...]:
-        """Differentiate the pure net, because the engine has first derivatives only."""
+        """Differentiate the pure net, because the engine has only first derivatives."""
 
         def product(*given: Tensor) -> Tensor:
             found = zip(ctx.spec.pure.vjp(*given), (cdx, cdv), ctx.wanted, strict=True)
@@ -235,41 +235,41 @@ class _Gradients(torch.autograd.Function):
 
 
 _outputs: Callable[..., Any] = _Outputs.apply
-#: The same without looking for transforms, which takes as long as a small net.
+#: The function without the check for transforms, which takes as long as a small net.
 _outputs_now: Callable[..., Any] = super(torch.autograd.Function, _Outputs).apply
 _gradients_of: Callable[..., Any] = _Gradients.apply
 
 
 def _in_front(in_dims: Any, x: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Put the axis of vmap in front: more samples for one net, or a larger stack of nets."""
+    """Move the vmap axis to the front: more samples for one net, or a larger stack of nets."""
     one = in_dims[1] is None and values.ndim == 1
     return _front(x, in_dims[0]), values if one else _front(values, in_dims[1])
 
 
 def _front(t: Tensor, dim: int | None) -> Tensor:
-    """Put the axis of vmap in front, with length 1 if there is none."""
+    """Move the vmap axis to the front; add an axis of length 1 if there is none."""
     return t.unsqueeze(0) if dim is None else t.movedim(dim, 0)
 
 
 def _gradients(ctx: Any, g: Tensor) -> Gradients:
-    """Return dE/dx and dE/dvalues, as far as they are wanted."""
+    """Return dE/dx and dE/dvalues, if they are requested."""
     (x, values), (by_x, by_values, _) = ctx.saved_tensors, ctx.needs_input_grad
     if _is_traced(g, x, values):
         dx, dv = layer_back(g, x, values, ctx.spec.key, by_x, by_values)
     else:
         dx, dv = _gradients_of(g, x, values, ctx.spec, by_x, by_values)
-    if values.ndim > 1:  # sum over the axes that were broadcast
+    if values.ndim > 1:  # sum over the broadcast axes
         dx, dv = dx.sum_to_size(x.shape) if by_x else dx, dv.sum_to_size(values.shape) if by_values else dv
     return dx if by_x else None, dv if by_values else None
 
 
 def _is_traced(*tensors: Tensor) -> bool:
-    """Whether a compiler or another tracer must see an operator."""
+    """Return whether a compiler or another tracer needs an operator."""
     return torch.compiler.is_compiling() or _n_modes() > 0 or any(type(t) not in _plain for t in tensors)
 
 
 def run(x: Tensor, values: Tensor, spec: LayerSpec) -> Tensor:
-    """Return the outputs, differentiable, by the shortest way for these tensors on the CPU."""
+    """Return the differentiable outputs on the fastest path for these tensors on the CPU."""
     if _is_traced(x, values):
         y: Tensor = layer(x, values, spec.key)
         return y
@@ -285,14 +285,14 @@ def run(x: Tensor, values: Tensor, spec: LayerSpec) -> Tensor:
 
 
 def vjp(x: Tensor, values: Tensor, spec: LayerSpec) -> tuple[Tensor, Pullback]:
-    """Return the outputs, and a function from dE/dy to dE/dparameters and dE/dx; nothing is recorded."""
+    """Return the outputs and a function from dE/dy to dE/dparameters and dE/dx; autograd records nothing."""
     spec.check(x, values)
     x, values = _contiguous(x).detach(), _contiguous(values).detach()
     y, states = _forward(x, values, spec, True)
 
     def pull(dy: Tensor) -> tuple[Tensor, Tensor]:
         if dy.shape != y.shape or dy.dtype != y.dtype:
-            raise DataError(f"dE/dy must be {tuple(y.shape)} {y.dtype} as y is, got {tuple(dy.shape)} {dy.dtype}")
+            raise DataError(f"dE/dy must be {tuple(y.shape)} {y.dtype} like y, got {tuple(dy.shape)} {dy.dtype}")
         dx, dv = cast(tuple[Tensor, Tensor], _back(dy, x, values, spec, states, (True, True)))
         return dv if spec.ties.n_parameters == spec.n_values else dv[: spec.ties.n_parameters], dx
 
@@ -300,7 +300,7 @@ def vjp(x: Tensor, values: Tensor, spec: LayerSpec) -> tuple[Tensor, Pullback]:
 
 
 def _forward(x: Tensor, values: Tensor, spec: LayerSpec, keep: bool) -> tuple[Tensor, Any]:
-    """Return the outputs and, if asked for, the states of a small batch."""
+    """Return the outputs and, if requested, the states of a small batch."""
     y, compiled = x.new_empty((*x.shape[:-1], spec.n_outputs)), spec.compiled(x.dtype)
     call: Callable[..., Any] = compiled.keep if keep else compiled.forward
     size = x.numel() // spec.n_inputs
@@ -308,7 +308,7 @@ def _forward(x: Tensor, values: Tensor, spec: LayerSpec, keep: bool) -> tuple[Te
 
 
 def _back(g: Tensor, x: Tensor, values: Tensor, spec: LayerSpec, states: Any, wanted: Any) -> Gradients:
-    """Return dE/dx and dE/dvalues; x is read only without states, and must be contiguous then."""
+    """Return dE/dx and dE/dvalues; x is read only without states, and must then be contiguous."""
     g = _contiguous(g)
     dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
     dv = g.new_empty(spec.n_values) if wanted[1] else None
@@ -325,7 +325,7 @@ def _contiguous(t: Tensor) -> Tensor:
 
 
 def _in_memory(t: Tensor) -> bool:
-    """Whether it is a tensor in memory and not a batched one of `is_grads_batched`."""
+    """Return whether a tensor is in memory and not a batched one of `is_grads_batched`."""
     try:
         t.data_ptr()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""A net in plain operations of PyTorch: for tensors on other devices, and for derivatives of any order."""
+"""A net in plain PyTorch operations, for tensors on other devices and derivatives of any order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PureNet:
         self._order = torch.as_tensor(np.argsort(np.concatenate([neurons for _, neurons in kinds])))
 
     def __call__(self, x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Return outputs `(..., n_outputs)` of x `(..., n_inputs)`; for a stack of nets both have its axes in front."""
+        """Return outputs `(..., n_outputs)` of x `(..., n_inputs)`; axes of a stack of nets come first in both."""
         src, dst, number = (a.to(x.device) for a in self._edges)
         weights, lead, t = values[..., number], x.shape[:-1], self.topology
         if values.ndim > 1:

@@ -1,4 +1,4 @@
-"""`nn.Sequential` of PyTorch to a `Mesh`, and back: the weights move, the function stays."""
+"""Conversion of an `nn.Sequential` of PyTorch to a `Mesh`, and back, with equal outputs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from meshnn.topology import Topology
 
 __all__ = ["from_torch", "to_torch"]
 
-#: Activations as modules, with their options.
+#: Activations as modules with their options.
 MODULES: dict[str, tuple[Any, dict[str, float]]] = {
     "identity": (nn.Identity, {}),
     "relu": (nn.ReLU, {}),
     "leaky_relu": (nn.LeakyReLU, {"negative_slope": 0.01}),
     "elu": (nn.ELU, {"alpha": 1.0}),
-    # torch's own is linear from its threshold on; where that is 50 nothing of it is left in float64
+    # PyTorch's softplus is linear above its threshold; at 50 the difference vanishes in float64
     "softplus": (nn.Softplus, {"beta": 1.0, "threshold": 50.0}),
     "sigmoid": (nn.Sigmoid, {}),
     "tanh": (nn.Tanh, {}),
@@ -30,7 +30,7 @@ MODULES: dict[str, tuple[Any, dict[str, float]]] = {
 
 
 def _activation(module: nn.Module) -> str | None:
-    """Return the name of an activation; None if it is not one, or one that meshnn does not have."""
+    """Return the name of an activation; None if it is none, or not supported."""
     for name, (kind, options) in MODULES.items():
         if isinstance(module, kind) and getattr(module, "threshold", 50.0) >= 20:
             alike = all(getattr(module, key) == value for key, value in options.items() if key != "threshold")
@@ -39,21 +39,21 @@ def _activation(module: nn.Module) -> str | None:
 
 
 def from_torch(model: nn.Sequential, *, drop_zeros: bool = False) -> Mesh:
-    """Return a `Mesh` that computes what an `nn.Sequential` of linear layers and activations does in `eval()`.
+    """Return a `Mesh` with the outputs of an `nn.Sequential` of linear layers and activations in `eval()`.
 
     Parameters
     ----------
     model : nn.Sequential
-        `Linear` layers, with or without bias, each with an activation behind it or none; `Flatten` in front and dropout
-        anywhere are passed over. Sequentials may be nested.
+        `Linear` layers, with or without bias, each followed by at most one activation. `Flatten` at the beginning and
+        dropout are ignored. Sequentials may be nested.
     drop_zeros : bool
-        Leave out edges of weight 0, as of layers that were pruned or masked.
+        Leave out edges of weight 0, such as those of pruned or masked layers.
 
     Returns
     -------
     Mesh
-        Layered, with as many ticks as there are linear layers, and a copy of the weights. Its neurons are the inputs,
-        the bias (if a layer has one), the layers in turn.
+        Layered, with one tick per linear layer and a copy of the weights. Its neurons are the inputs, the bias (if a
+        layer has one) and the layers in order.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def from_torch(model: nn.Sequential, *, drop_zeros: bool = False) -> Mesh:
     Mesh(4-8-3 + bias, 67 edges, 2 ticks, float32)
     """
     if not isinstance(model, nn.Sequential):
-        raise MeshError(f"from_torch takes an nn.Sequential, got {type(model).__name__}; put the layers into one")
+        raise MeshError(f"from_torch takes an nn.Sequential, got {type(model).__name__}; wrap the layers in one")
     layers, names = _layers(model)
     dtype, dtypes = layers[0].weight.dtype, {p.dtype for layer in layers for p in layer.parameters()}
     if dtype not in DTYPES or len(dtypes) > 1:
@@ -93,7 +93,7 @@ def from_torch(model: nn.Sequential, *, drop_zeros: bool = False) -> Mesh:
 
 
 def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
-    """Return the linear layers and the activation behind each."""
+    """Return the linear layers and the activation after each."""
     layers: list[nn.Linear] = []
     names: list[str] = []
     fresh = False  # whether the last layer has no activation yet
@@ -104,17 +104,17 @@ def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
         if type(module) is nn.Linear:
             if layers and module.in_features != layers[-1].out_features:
                 came = layers[-1].out_features
-                raise MeshError(f"layer {name} takes {module.in_features} numbers, but {came} come from the one before")
+                raise MeshError(f"layer {name} has {module.in_features} inputs, the layer before it {came} outputs")
             layers.append(module)
             names.append("identity")
             fresh = True
         elif isinstance(module, (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)) or found == "identity":
-            continue  # they do nothing in a net that is not trained
+            continue  # no effect in eval()
         elif found is not None and fresh:
             names[-1], fresh = found, False
         elif layers or not isinstance(module, nn.Flatten):
             raise MeshError(
-                f"layer {name} is {module!r}; from_torch takes Linear, and behind each at most one of ReLU, "
+                f"layer {name} is {module!r}; from_torch supports Linear, followed by at most one of ReLU, "
                 "LeakyReLU(0.01), ELU(1), Softplus(), Sigmoid, Tanh or Identity"
             )
     if not layers:
@@ -123,10 +123,10 @@ def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
 
 
 def to_torch(mesh: Mesh) -> nn.Sequential:
-    """Return the `nn.Sequential` that computes what a layered mesh does: the inverse of `from_torch`.
+    """Return an `nn.Sequential` with the outputs of a layered mesh: the inverse of `from_torch`.
 
-    Edges that are not there become weights of 0, and edges that are tied become weights of their own. A graph that is
-    not layered, with skips or cycles, is refused; `MeshLayer.from_mesh(mesh)` takes any.
+    Absent edges become weights of 0, and tied edges become independent weights. A graph that is not layered, with skips
+    or cycles, raises an error; `MeshLayer.from_mesh(mesh)` supports every graph.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def to_torch(mesh: Mesh) -> nn.Sequential:
     )
     """
     if not isinstance(mesh, Mesh):
-        raise MeshError(f"to_torch takes a Mesh, got {type(mesh).__name__}; an estimator has one, `mesh_`")
+        raise MeshError(f"to_torch takes a Mesh, got {type(mesh).__name__}; for an estimator, pass `mesh_`")
     t, level, A = mesh.topology, _levels(mesh), mesh.adjacency().tocsc()
     modules: list[nn.Module] = []
     dtype = torch.float32 if mesh.dtype == np.float32 else torch.float64
@@ -158,7 +158,7 @@ def to_torch(mesh: Mesh) -> nn.Sequential:
         names = sorted({mesh.activations[j - t.n_clamped] for j in here.tolist()})
         if len(names) > 1 or names[0] not in MODULES:
             raise MeshError(f"layer {k} has the activation {' and '.join(names)}, for which nn.Sequential has no "
-                            "module; use MeshLayer.from_mesh(mesh), which takes any mesh")  # fmt: skip
+                            "module; use MeshLayer.from_mesh(mesh), which supports every mesh")  # fmt: skip
         kind, options = MODULES[names[0]]
         modules += [] if kind is nn.Identity else [kind(**options)]
         before = here
@@ -166,7 +166,7 @@ def to_torch(mesh: Mesh) -> nn.Sequential:
 
 
 def _levels(mesh: Mesh) -> IntArray:
-    """Return the layer of every neuron: inputs and bias 0, outputs the last; refuse a graph that is not layered."""
+    """Return the layer of every neuron (inputs and bias 0, outputs last); raise an error without layers."""
     t = mesh.topology
     moving = (t.src != t.n_inputs) | (not t.bias)
     src, dst = t.src[moving].astype(np.int64), t.dst[moving].astype(np.int64)
@@ -188,11 +188,11 @@ def _levels(mesh: Mesh) -> IntArray:
         why = f"{mesh.ticks} ticks are too few for its {depth} layers"
     else:
         return level
-    raise MeshError(f"this mesh is not layered, so it is no nn.Sequential: {why}; use MeshLayer.from_mesh(mesh)")
+    raise MeshError(f"the mesh is not layered ({why}); use MeshLayer.from_mesh(mesh)")
 
 
 def _spread(level: IntArray, src: Array, dst: Array) -> None:
-    """Set levels along edges, both ways, until nothing new is reached."""
+    """Propagate levels along edges in both directions until nothing changes."""
     while True:
         on, back = (level[src] >= 0) & (level[dst] < 0), (level[dst] > 0) & (level[src] < 0)
         if not on.any() and not back.any():

@@ -1,1 +1,1 @@
-"""The paper, reproduced with the library: experiments declare trials; figures are drawn from what was saved."""
+"""The experiments of the paper: definitions of trials, and tables and figures from saved results."""

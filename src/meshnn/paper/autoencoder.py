@@ -1,8 +1,8 @@
-"""The paper's convolutional auto-encoder, in PyTorch: pictures of 28 by 28 to 32 features and back.
+"""The paper's convolutional auto-encoder in PyTorch: from images of 28 by 28 to 32 features and back.
 
 28 -> conv 3x3/3 pad 1 -> 10 -> pool 2/2 -> 5 -> conv 3x3/2 pad 1 -> 3 -> pool 2/1 -> 2, eight channels: 32 features.
-The paper writes stride 2 for the second pool, which would leave 8 features; its decoder (2 -> 5 -> 15 -> 28) shows that
-stride 1 is meant.
+The paper states stride 2 for the second pool, which would leave 8 features. Its decoder (2 -> 5 -> 15 -> 28) implies
+stride 1.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def _tensor(pictures: Pictures) -> Any:
     return torch.tensor(pictures.astype(np.float32) / 127.5 - 1).unsqueeze(1)
 
 
-def train_autoencoder(pictures: Pictures, epochs: int, seed: int, tell: Callable[[int, float], None]) -> Any:
-    """Return a net trained with Adam; `tell` gets every epoch and its mean squared error."""
+def train_autoencoder(pictures: Pictures, epochs: int, seed: int, report: Callable[[int, float], None]) -> Any:
+    """Return a net trained with Adam; `report` receives every epoch and its mean squared error."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = _net()
@@ -56,7 +56,7 @@ def train_autoencoder(pictures: Pictures, epochs: int, seed: int, tell: Callable
                 loss.backward()
                 optimizer.step()
                 total += float(loss.detach()) * len(rows)
-            tell(epoch, total / len(x))
+            report(epoch, total / len(x))
     return net
 
 

@@ -1,4 +1,4 @@
-"""The same training by PyTorch's automatic differentiation, for comparison."""
+"""The same training with PyTorch's automatic differentiation, for comparison."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["score_by_autograd"]
 def score_by_autograd(model: MeshClassifier, data: ImageFeatures, size: int, rate: float) -> float:
     """Return the accuracy of the same net, initial weights and batches, trained by PyTorch."""
     epochs, seeds = int(model.max_epochs), np.random.SeedSequence(model.random_state).generate_state(3)
-    # one epoch builds the net and the scaling; the initial weights follow from the seed
+    # one epoch sets up the net and the scaling; the initial weights depend only on the seed
     fit_whole(model.set_params(max_epochs=1), data.X, data.y)
     mesh, scaling = model.mesh_, model.preprocessing_.scaling
     t, first = mesh.topology, mesh.draw_weights(int(seeds[1])).astype(np.float32)
-    # the mask takes 0 for no edge; so small a weight does not change sums
+    # zeros mark absent edges; a weight as small as 1e-30 does not change sums
     first[first == 0] = np.float32(1e-30)
     A = np.zeros((t.n_neurons, t.n_neurons), np.float32)
     A[t.src, t.dst] = first
@@ -50,10 +50,10 @@ def _train_dense(
     n_outputs: int,
     batches: Iterable[tuple[NDArray[np.int64], float]],
 ) -> NDArray[np.float32]:
-    """Return the matrix after a step of Adam on every batch (rows, rate), by autograd in float32.
+    """Return the matrix after one Adam step per batch (rows, rate), by autograd in float32.
 
-    X has a column for every clamped neuron, the bias included. Hidden neurons are ReLU, outputs are sums; entries of A
-    that are 0 stay so.
+    X has a column for every clamped neuron, including the bias. Hidden neurons are ReLU, outputs are sums; entries of A
+    that are 0 remain 0.
     """
     matrix = torch.tensor(A, requires_grad=True)
     mask = torch.tensor(A != 0)

@@ -55,12 +55,12 @@ def _synthetic_draw(records: list[Json], folder: Path) -> list[Figure]:
         figures.append(Figure(path, f"{title}. Decision regions, training and test points."))
         path = folder / f"learning-{name}.gif"
         _draw_film(net, SETS[name].title, path)
-        figures.append(Figure(path, f"{SETS[name].title}: the regions while the net learns."))
+        figures.append(Figure(path, f"{SETS[name].title}: the decision regions during training."))
     return figures
 
 
 def _draw_net(ax: Any, net: Json, weights: list[float] | None, title: str, test: bool) -> None:
-    """Draw the decision regions of a net with the training points, and the test points if asked for."""
+    """Draw the decision regions of a net with the training points and, with `test`, the test points."""
     points, of_test = np.array(net["points"]), np.arange(len(net["points"])) >= net["n_train"]
     room = 0.06 * np.ptp(points, axis=0)
     (left, bottom), (right, top) = (points.min(axis=0) - room).tolist(), (points.max(axis=0) + room).tolist()
@@ -177,7 +177,7 @@ def _iris_draw(records: list[Json], folder: Path) -> list[Figure]:
                 ax.plot(epochs, middle, color=colour, lw=1.6, label=shown)
             label(ax, f"{title}: mean of {len(records)} runs, 3-sigma interval of the mean", across, "", loc="best")
         panels[0, 0].set_yscale("log")
-    return [Figure(path, "Iris: loss and accuracy while learning; a run that has stopped keeps its last values.")]
+    return [Figure(path, "Iris: loss and accuracy during training; a run that has stopped keeps its last values.")]
 
 
 def _band(records: list[Json], name: str) -> tuple[Any, Any, Any, Any]:
@@ -188,7 +188,7 @@ def _band(records: list[Json], name: str) -> tuple[Any, Any, Any, Any]:
     middle = stacked.mean(axis=0)
     half = 3 * stacked.std(axis=0, ddof=1) / np.sqrt(len(stacked)) if len(stacked) > 1 else 0 * middle
     low, high = middle - half, middle + half
-    if name == "loss":  # its scale is logarithmic
+    if name == "loss":  # the scale is logarithmic
         return epochs, np.maximum(low, stacked.min(axis=0) / 2), middle, high
     return epochs, np.maximum(low, 0.0), middle, np.minimum(high, 1.0)
 
@@ -201,7 +201,7 @@ experiments = (
             "Ours: the default estimator (Levenberg-Marquardt, tanh, identity outputs) at 3 ticks with 5 hidden "
             "neurons (spirals: 10), the best of 3 starts by training loss; stratified 70/30, features standardised.",
             "The paper reports 100% on all sets with 5 hidden neurons; in another table 0.94 on spirals with 10.",
-            "The paper's protocol ends lower: a ReLU output that is 0 for all samples has no gradient; 1000 "
+            "The paper's protocol is less accurate: a ReLU output that is 0 for all samples has no gradient; 1000 "
             "full-batch steps at rate 0.001 are too few; and the reference tests the spirals on one class only.",
         ),
     ),
@@ -209,7 +209,7 @@ experiments = (
         "spirals-hidden", "Spirals against hidden neurons", _spirals_plan, _spirals_run, _spirals_tables, _spirals_draw,
         remarks=(
             "The paper's protocol: ReLU everywhere, Adam at 0.001, 1000 full-batch epochs, 3 ticks and the split of "
-            "the reference, which tests on one class only, the one seen least: far from the paper's table.",
+            "the reference code, which tests on one class only, the rarer one in training: far from the paper's table.",
             "Ours: tanh, identity outputs, stratified split, standardised features; Adam with mini-batches of 64 and "
             "a cosine rate from 0.02 for 600 epochs, or the default Levenberg-Marquardt.",
         ),
@@ -220,7 +220,7 @@ experiments = (
         remarks=(
             "Ours: the default estimator with 10 hidden neurons and 3 ticks on the first splits (105 to train, 45 to "
             "test) of StratifiedShuffleSplit. Splits differ more than methods do: see the benchmarks page.",
-            "The paper's protocol has ReLU outputs, which die, and tests on 40 of 45 flowers like its reference.",
+            "The paper's protocol has ReLU outputs, which may stay 0, and tests on 40 of 45 flowers, as its code does.",
         ),
     ),
 )  # fmt: skip

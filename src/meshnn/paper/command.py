@@ -25,19 +25,19 @@ def reproduce(
         str, Argument(help="equivalence, synthetic, spirals-hidden, iris, images, connections, report or all.")
     ],
     out: Annotated[
-        Path | None, Option("-o", "--out", help="Folder; by default results/paper or results/quick.")
+        Path | None, Option("-o", "--out", help="Output folder. Default: results/paper, with --quick results/quick.")
     ] = None,
-    trials: Annotated[int | None, Option(help="Number of trials; by default as in the paper.", min=1)] = None,
+    trials: Annotated[int | None, Option(help="Number of trials. Default: as in the paper.", min=1)] = None,
     seed: Annotated[int, Option(help="Seed of data, splits and weights.", min=0, max=2**31)] = 0,
-    jobs: Annotated[int | None, Option("-j", "--jobs", help="Parallel trials; by default one per core.", min=1)] = None,
-    protocol: Annotated[Protocol | None, Option(help="By default ours; `all` runs both where that is quick.")] = None,
-    quick: Annotated[bool, Option("--quick", help="Run few trials, as a preview.")] = False,
-    data: Annotated[Path | None, Option(help="Folder of the images; by default $MESHNN_DATA or a download.")] = None,
+    jobs: Annotated[int | None, Option("-j", "--jobs", help="Parallel trials. Default: one per core.", min=1)] = None,
+    protocol: Annotated[Protocol | None, Option(help="Default: ours; with `all`, both for fast experiments.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Run fewer trials, as a preview.")] = False,
+    data: Annotated[Path | None, Option(help="Folder of the images. Default: $MESHNN_DATA or a download.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
-    """Run the paper's experiments, and make tables and figures from the saved results.
+    """Run the paper's experiments, and write tables and figures.
 
-    Every trial is saved when it is done; a second run only does missing ones.
+    Every trial is saved. A second run computes only missing trials.
 
     [bold]Examples[/bold]
 
@@ -59,15 +59,15 @@ def reproduce(
     chosen = [] if name == "report" else list(EXPERIMENTS) if name == "all" else [name]
     printed, failed = {}, []
     for one in chosen:
-        # others have the paper's protocol as a column, or take hours
+        # the other experiments include the paper's protocol as a column, or take hours
         both = protocol is None and name == "all" and one in ("synthetic", "iris")
         for way in ("ours", "paper") if both else (protocol or "ours",):
             options = TrialOptions(trials=trials or 0, seed=seed, protocol=way, quick=quick, data=data)
             try:
-                with progress(one) as tell:
-                    outcome = run(EXPERIMENTS[one], options, out, jobs, tell)
+                with progress(one) as report:
+                    outcome = run(EXPERIMENTS[one], options, out, jobs, report)
             except KeyboardInterrupt:
-                print_lines("meshnn: interrupted; the same command does the missing trials", stderr=True, style="red")
+                print_lines("meshnn: interrupted; the same command resumes", stderr=True, style="red")
                 raise typer.Exit(130) from None
             except MeshError as error:
                 if name != "all":

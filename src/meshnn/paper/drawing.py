@@ -1,4 +1,4 @@
-"""Shared parts of the figures: a canvas that is saved at the end, labels, lines with intervals."""
+"""Shared functions of the figures: a canvas that is saved, labels, lines with intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meshnn.plots import save_figure, style
 
 @contextmanager
 def canvas(path: Path, size: tuple[float, float], rows: int = 1, columns: int = 1) -> Iterator[Any]:
-    """Yield an array of axes (rows, columns), and write the figure to a file at the end."""
+    """Yield an array of axes (rows, columns), and write the figure to a file after the block."""
     from matplotlib.figure import Figure
 
     with style.clean_style():

@@ -1,4 +1,4 @@
-"""`equivalence`: the paper's numerical test, what `meshnn verify` does, as a results file and a histogram."""
+"""`equivalence`: the paper's numerical test (as in `meshnn verify`), with a results file and a histogram."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def _draw(records: list[Json], folder: Path) -> list[Figure]:
                 for name, dashes in (("gradients", "--"), ("states", ":")):
                     look = {"color": style.NEGATIVE, "lw": 1.2, "ls": dashes, "label": f"paper, {name}"}
                     ax.axvline(np.log10(VerifyReport.paper[name][0]), **look)
-            ax.set_ylim(top=1.3 * ax.get_ylim()[1])  # room for the legend
+            ax.set_ylim(top=1.3 * ax.get_ylim()[1])  # space for the legend
             title = f"{dtype} against float64, ticks 1 to 5, all methods"
-            label(ax, title, "log10 of the sum of absolute differences", "how often", loc="upper left")
+            label(ax, title, "log10 of the sum of absolute differences", "frequency", loc="upper left")
     return [Figure(path, "Differences of states and gradients to the reference.")]
 
 
@@ -69,8 +69,8 @@ experiment = Experiment(
     lambda options: grid(reference=references()[:1], dtype=TOLERANCE, ticks=range(1, 6), tests=[options.trials]), _run,
     _tables, _draw, version=2, trials=100, quick_trials=10,
     remarks=(
-        "The paper compares nets without the edges into inputs and at 1 or 2 ticks, where its algorithm is right. Here "
-        "the matrix is dense, with edges into inputs, self-loops and cycles, up to 5 ticks: the derivatives of clamped "
+        "The paper compares nets without the edges into inputs and at 1 or 2 ticks, where its algorithm is correct. "
+        "Here it is dense, with edges into inputs, self-loops and cycles, up to 5 ticks: the derivatives of clamped "
         "neurons must be zeroed, or gradients are wrong from 3 ticks on.",
     ),
 )  # fmt: skip

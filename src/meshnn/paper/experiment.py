@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-#: Parameters of a trial, its numbers, or a saved trial with both, its key and its seconds.
+#: The parameters of a trial, its results, or a saved trial with both, its key and its seconds.
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class TrialOptions:
-    """Options of a run. `trials` may grow from run to run; other options make another experiment."""
+    """Options of a run. Only `trials` may increase in a later run; other changes start a new experiment."""
 
     trials: int = 0  # 0: the default of the experiment
     seed: int = 0
@@ -47,9 +47,9 @@ class Figure(NamedTuple):
 class Experiment:
     """One experiment of the paper.
 
-    `plan` returns the parameters of the trials in order, with `TrialOptions.trials` set. `run` returns the numbers of
-    one trial; it may run in another process or on another machine. `tables` and `draw` get saved records only.
-    `prepare` computes and caches what all trials share, and reports its progress as lines of text.
+    `plan` returns the parameters of the trials in order; `TrialOptions.trials` is set. `run` returns the results of one
+    trial, possibly in another process or on another machine. `tables` and `draw` use only saved records. `prepare`
+    computes and caches data that all trials share, and reports its progress as lines of text.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Experiment:
     run: Callable[[Json, TrialOptions], Json]
     tables: Callable[[list[Json]], list[PaperTable]]
     draw: Callable[[list[Json], Path], list[Figure]]
-    version: int = 1  # increased when the same options give other numbers
+    version: int = 1  # increase it when the same options give different results
     trials: int = 10
     quick_trials: int = 2
     prepare: Callable[[TrialOptions, Callable[[str], None]], None] | None = None
     needs: tuple[str, ...] = ()  # optional packages besides matplotlib
-    remarks: tuple[str, ...] = ()  # the method, what differs from the paper and why
+    remarks: tuple[str, ...] = ()  # the method, and the differences from the paper with reasons
     quick_note: str = ""  # what a quick run omits besides trials
 
 

@@ -1,4 +1,4 @@
-"""`images` and `connections`: sparse meshes against layered nets with as many connections, on image features."""
+"""`images` and `connections`: sparse meshes against layered nets with equally many connections, on image features."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from meshnn.plots.matrix import scatter_edges
 from meshnn.topology import Topology
 from meshnn.training import Adam, structure
 
-#: Kinds of nets, with their titles.
+#: Kinds of nets with their titles.
 KINDS = {
     "mlp": "layers", "mesh": "random edges", "regrown": "regrown", "pruned": "pruned while learning",
     "both": "pruned and regrown",
@@ -33,12 +33,12 @@ class ComparedNet(NamedTuple):
     kind: str
     connections: int
     layers: tuple[int, int] = (0, 0)  # the hidden layers of an MLP; all others are meshes of 50 hidden neurons
-    density: float = 1.0  # share of the edges of the mesh that it starts with
+    density: float = 1.0  # fraction of the edges of the mesh at the start
     paper: Mapping[str, tuple[float, float]] = {}  # mean and half width for each set
 
 
 def net_of(kind: str, size: int) -> ComparedNet:
-    """Return a net with this number of connections; of two equal layers, with at most so many."""
+    """Return a net with `size` connections; a net of two equal layers has at most `size`."""
     if kind == "mlp":
         return [net for h in range(1, 200) if (net := _layered_net(h, h)).connections <= size][-1]
     if kind in ("pruned", "both"):
@@ -83,12 +83,12 @@ def _engine(parameters: Json) -> str:
 
 def _ticks(net: ComparedNet, options: TrialOptions) -> tuple[int, ...]:
     if net.kind != "mesh":
-        return (3,)  # two hidden layers: three transitions
+        return (3,)  # three ticks for two hidden layers
     return (2, 3) if options.protocol == "ours" else (2,)
 
 
 def graph_of(net: ComparedNet, seed: int) -> Topology:
-    """Return the initial graph of a net; every seed has other random edges."""
+    """Return the initial graph of a net; every seed has different random edges."""
     if net.kind == "mlp":
         return Topology.layered([32, *net.layers, 10])
     dense = Topology.mesh(32, 50, 10, self_loops=True, feedback=False)
@@ -96,7 +96,7 @@ def graph_of(net: ComparedNet, seed: int) -> Topology:
 
 
 def policy_of(net: ComparedNet) -> Any:
-    """Return how its edges change in training."""
+    """Return the policy that changes its edges during training."""
     policies = {
         "pruned": structure.Prune(to=net.connections),
         "regrown": structure.Regrow(every=1),
@@ -155,9 +155,9 @@ def _tables(records: list[Json]) -> list[PaperTable]:
         cells = [NETS[net].title, str(ticks), f"{live} / {NETS[net].connections}"]
         for name in DATASETS:
             mine = accuracy(r for r in found if r["parameters"]["set"] == name)
-            # the paper's n_t = 3 is two ticks
-            said = NETS[net].paper.get(name) if ticks == 2 or NETS[net].kind == "mlp" else None
-            cells += [str(mine), f"{said[0]:.3f} ± {said[1]:.3f}" if said else ""]
+            # the paper's n_t = 3 equals two ticks
+            reported = NETS[net].paper.get(name) if ticks == 2 or NETS[net].kind == "mlp" else None
+            cells += [str(mine), f"{reported[0]:.3f} ± {reported[1]:.3f}" if reported else ""]
         rows.append(tuple(cells))
     trials = max(r["parameters"]["trial"] for r in forward) + 1
     headings = ["net", "ticks", "live / all connections"]
@@ -178,8 +178,8 @@ def _witness_table(trained: list[Json], witnesses: list[Json]) -> PaperTable:
         same = {_engine(r["parameters"]): r["numbers"]["accuracy"] for r in firsts[name, net, ticks]}
         cells = (f"{same[engine]:.4f}" for engine in ("forward", "adjoint", "torch"))
         rows.append((DATASETS[name].title, NETS[net].title, str(ticks), *cells))
-    title = "The same run, trial 0, with three ways to the gradient: test rate"
-    note = "Same first weights, same batches, same rates, float32: sums are rounded in another order, and that is all."
+    title = "The same run, trial 0, with three gradient methods: test rate"
+    note = "Same initial weights, batches and learning rates, in float32; only the order of rounding in sums differs."
     headings = ("set", "net", "ticks", "forward-only", "adjoint", "PyTorch autograd")
     return PaperTable(title, headings, rows, (note,))
 
@@ -194,7 +194,7 @@ def _draw(records: list[Json], folder: Path) -> list[Figure]:
         if net == "samples":
             path = folder / f"samples-{name}.png"
             _draw_samples(record["numbers"], path)
-            caption = f"{DATASETS[name].title}: test pictures, and below what is left of them after 32 features."
+            caption = f"{DATASETS[name].title}: test images, and below their reconstructions from 32 features."
             figures.append(Figure(path, caption))
         elif name == "mnist" and net in ("mesh-1044", "both-1044") and "src" in record["numbers"]:
             path = folder / f"adjacency-{net}-{record['parameters']['ticks']}-ticks.png"
@@ -279,11 +279,11 @@ def _connections_draw(records: list[Json], folder: Path) -> list[Figure]:
     return [Figure(path, "Test rate against the number of connections, 3 ticks, 95% intervals.")]
 
 
-#: Requirements of experiments on image features.
+#: Common fields of the experiments on image features.
 _on_features: dict[str, Any] = {
     "prepare": prepare_features,
     "needs": ("torch",),
-    "quick_note": "30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets: too few to compare with the paper",
+    "quick_note": "30,000 pictures, 2 epochs of the auto-encoder and 4 of the nets: not comparable with the paper",
 }
 experiments = (
     Experiment(
@@ -292,9 +292,9 @@ experiments = (
             "32 features of a convolutional auto-encoder (5 epochs), standardised; Adam with a cosine rate from "
             "0.015, batches of 128, 15 epochs, ReLU hidden neurons, identity outputs; new random edges per trial.",
             "2 ticks are the paper's n_t = 3. At 2 ticks every hidden-to-hidden edge is dead, its gradient zero.",
-            "The paper finds its meshes ahead of layered nets with as many connections. With enough training for "
-            "both, random edges are behind; only 1044 of them at 3 ticks are level with the layers on MNIST.",
-            "Learned edges are ahead of both. Pruned: from all 4980 edges to the budget within 60% of the epochs, by "
+            "In the paper, meshes are better than layered nets with equally many connections. With enough training for "
+            "both, random edges are worse, except for 1044 at 3 ticks, which equal the layers on MNIST.",
+            "Learned edges are best. Pruned: from all 4980 edges to the budget within 60% of the epochs, by "
             "the size of weights. Regrown: from random edges, the weakest replaced every epoch by absent ones of "
             "large gradient. Both: pruned within half of the epochs, and regrown.",
         ),

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST from their IDX files, which are verified and, if necessary, downloaded.
+"""MNIST and Fashion-MNIST from verified IDX files, which are downloaded if necessary.
 
 Files are searched in a folder (gzipped or not), then in the cache; missing ones are downloaded to the cache. Every file
 is verified by its size and the SHA-256 of its contents.
@@ -37,11 +37,11 @@ class ImageSource:
 
     title: str
     mirrors: tuple[str, ...]
-    sha256: Mapping[str, str]  # of the contents of each file, unpacked, in the order of `ImageSet`
+    sha256: Mapping[str, str]  # hashes of the unpacked files, in the order of `ImageSet`
 
 
 class ImageSet(NamedTuple):
-    """Pictures (n, 28, 28) and their classes (n,), one byte each."""
+    """Images (n, 28, 28) and classes (n,), one byte each."""
 
     train_images: Images
     train_labels: Images
@@ -77,7 +77,7 @@ DATASETS = {
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads: `$XDG_CACHE_HOME/meshnn`, or `~/.cache/meshnn`."""
+    """Return the folder for downloads: `$XDG_CACHE_HOME/meshnn`, or `~/.cache/meshnn`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "meshnn"
 
 
@@ -90,8 +90,8 @@ def load_images(
     ----------
     name : "mnist" or "fashion-mnist"
     folder : path, optional
-        Holds the four files, or a subfolder `name` with them; gzipped or not. By default `$MESHNN_DATA`. It must be
-        complete: nothing is downloaded then.
+        Folder with the four files, or with a subfolder `name` that has them; gzipped or not. By default `$MESHNN_DATA`.
+        If a folder is given, nothing is downloaded.
     progress : callable, optional
         Called during downloads.
 
@@ -111,7 +111,7 @@ def load_images(
     missing = ", ".join(f"{file}.gz" for file, path in found.items() if path is None)
     wanted = (
         f"{source.title} is not complete: put {missing} (from {source.mirrors[0]}) into {places[0]}, "
-        "or name the folder that has them with --data or MESHNN_DATA"
+        "or set --data or MESHNN_DATA to their folder"
     )
     if missing and named is not None:
         raise DataError(wanted)
@@ -124,7 +124,7 @@ def load_images(
             raise DataError(f"{wanted} (downloading failed: {error})") from None
         except DataError:
             if path is None:
-                (cache / f"{file}.gz").unlink()  # else it would be found the next time
+                (cache / f"{file}.gz").unlink()  # otherwise the next call would use the damaged file
             raise
     return ImageSet(*arrays)
 
@@ -143,14 +143,14 @@ def _verified(path: Path, digest: str) -> Images:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else open(path, "rb") as file:
-            content = file.read(1 << 26)  # no more, whatever it expands to
+            content = file.read(1 << 26)  # limits the size of the unpacked data
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot read {path}, or it is damaged ({error}); delete it and get it again") from None
+        raise DataError(f"cannot read {path}, or it is damaged ({error}); delete it and download it again") from None
     if hashlib.sha256(content).hexdigest() != digest:
         begin = content[:16].hex(" ") or "nothing"
         raise DataError(
             f"{path} is not the original file: it has {len(content):,} bytes and begins with {begin}; "
-            "delete it and get it again"
+            "delete it and download it again"
         )
     axes = content[3]
     return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(np.frombuffer(content, ">i4", axes, 4))

@@ -1,4 +1,4 @@
-"""How nets are trained, by the paper's protocol and by ours, and the numbers of a trained net."""
+"""Training by the paper's protocol and by ours, and the results of a trained net."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from meshnn.paper.sets import Split
 from meshnn.topology import Topology
 from meshnn.training import Adam
 
-#: Titles and parameters of estimators, by protocol.
+#: Titles and estimator parameters per protocol.
 PROTOCOLS: dict[str, tuple[str, Json]] = {
-    # ReLU on all units, the outputs too; Adam, rate 0.001, 1000 epochs "with batch method", features as they are; three
+    # ReLU on all units including outputs; Adam, rate 0.001, 1000 epochs "with batch method", unscaled features; three
     # transitions, as in the reference's notebooks
     "paper": ("the paper's protocol", {
         "ticks": 3, "activation": "relu", "output_activation": "relu", "batch_size": None, "max_epochs": 1000,
         "tol": 0.0, "solver": Adam(learning_rate=0.001, schedule="constant"), "l2": 0.0, "standardize": False,
     }),
-    # first-order steps, with enough epochs
+    # first-order solver with a sufficient number of epochs
     "adam": ("ours with Adam", {
         "ticks": 3, "activation": "tanh", "solver": Adam(learning_rate=0.02), "batch_size": 64, "max_epochs": 600,
         "tol": 0.0, "l2": 1e-4,
     }),
-    # second-order steps with penalties from the evidence, for sets with little noise
+    # second-order solver with the regularisation strength from the evidence, for sets with little noise
     "lm": ("ours with Levenberg-Marquardt", {"ticks": 3, "activation": "tanh", "solver": "lm", "l2": "evidence"}),
 }  # fmt: skip
 
@@ -60,7 +60,7 @@ class Recorder:
         return {name: [_round(self.rows[k][n]) for k in self._kept()] for n, name in enumerate(names, start=1)}
 
     def frames(self, most: int = 48) -> Json:
-        """Return weights of the best restart, at up to `most` epochs that are closer together at the beginning."""
+        """Return weights of the best restart at up to `most` epochs, which are denser at the beginning."""
         kept = self._kept()
         chosen = np.unique(np.geomspace(1, len(kept), most).round().astype(int)) - 1
         at = [kept[k] for k in chosen]
@@ -71,20 +71,20 @@ class Recorder:
         }
 
     def _kept(self) -> list[int]:
-        """Return the rows of the best restart."""
+        """Return the recorded rows of the best restart."""
         assert self.model is not None
         return [k for k, row in enumerate(self.rows) if row[0] == self.model.best_restart_]
 
 
 def _round(value: float) -> float:
-    """Round to six digits: enough for figures."""
+    """Round to six digits, which is enough for figures."""
     return float(f"{value:.6g}")
 
 
 def fit_whole(model: MeshClassifier, X: Any, y: Any) -> None:
-    """Fit; an interrupted fit raises KeyboardInterrupt."""
+    """Fit the model; raise KeyboardInterrupt if the fit was interrupted."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of epochs is part of the protocol
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the protocol fixes the number of epochs
         try:
             model.fit(X, y)
         except TrainingInterrupted:
@@ -96,7 +96,7 @@ def classifier(output_activation: str = "identity", **options: Any) -> MeshClass
     if output_activation == "identity":
         return MeshClassifier(**options)
     hidden, given, ticks, activation = (options.pop(name, None) for name in ("hidden", "mesh", "ticks", "activation"))
-    # the weights that an estimator with this random_state draws
+    # the seed that an estimator with this random_state uses for weights
     seed = int(np.random.SeedSequence(options["random_state"]).generate_state(3)[1])
 
     def make(n_inputs: int, n_outputs: int) -> Mesh:
@@ -107,7 +107,7 @@ def classifier(output_activation: str = "identity", **options: Any) -> MeshClass
 
 
 def fitted(split: Split, options: Json, watch: Recorder | None = None) -> tuple[MeshClassifier, Json]:
-    """Return a trained classifier, and the numbers that every experiment saves."""
+    """Return a trained classifier and the results that every experiment saves."""
     model = classifier(n_jobs=1, **options)
     if watch is not None:
         watch.model = model
@@ -115,7 +115,7 @@ def fitted(split: Split, options: Json, watch: Recorder | None = None) -> tuple[
     note = ""
     try:
         fit_whole(model, split.X, split.y)
-    except MeshError as error:  # a net that diverges is a result; its best weights are kept
+    except MeshError as error:  # divergence is a result; the best weights so far are kept
         if not hasattr(model, "mesh_"):
             raise
         note = str(error)
@@ -123,7 +123,7 @@ def fitted(split: Split, options: Json, watch: Recorder | None = None) -> tuple[
 
 
 def numbers_of(model: MeshClassifier, data: Any) -> Json:
-    """Return the numbers of a trained net; data have X, y, test_X and test_y."""
+    """Return the results of a trained net; data have X, y, test_X and test_y."""
     n_edges = model.mesh_.topology.n_edges
     return {
         "accuracy": float(model.score(data.test_X, data.test_y)),
@@ -136,7 +136,7 @@ def numbers_of(model: MeshClassifier, data: Any) -> Json:
 
 
 def sample(model: MeshClassifier, split: Split, watch: Recorder) -> Json:
-    """Return what is needed to draw the decision regions of a net of two features, after and during training."""
+    """Return the data for drawing the decision regions of a net with two features, during and after training."""
     mesh, scaling = model.mesh_, model.preprocessing_.scaling
     t = mesh.topology
     points = np.concatenate([split.X, split.test_X])

@@ -1,4 +1,4 @@
-"""`report`: one HTML page with all tables and figures, from saved results only."""
+"""`report`: one HTML page with all tables and figures, from saved results."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ def write_report(out: Path) -> Path:
 
 
 def _protocol(experiment: Experiment, folder: Path, stored: Json, both: bool) -> Json:
-    """Return what the template shows of one results file."""
+    """Return the data of one results file for the template."""
     ours, config = folder.name == experiment.name, stored["config"]
-    heading = "Our protocol" if ours else "The protocol of the paper, as measured"
+    heading = "Our protocol" if ours else "The paper's protocol"
     shown: Json = {"heading": heading if both or not ours else "", "unfinished": None, "folder": folder.name}
     records = planned_records(stored)
     if records is None:
         return shown | {"unfinished": len(stored["trials"])}
     seconds = sum(record["seconds"] for record in records)
-    note = f"{len(stored['trials'])} trials, {seconds:.0f} s of computing; seed {config['seed']}"
+    note = f"{len(stored['trials'])} trials, {seconds:.0f} s of computation; seed {config['seed']}"
     if config.get("quick"):
         note += "; a quick run with fewer trials" + (experiment.quick_note and f": {experiment.quick_note}")
     return shown | {"tables": tables_of(experiment, records, folder), "note": note, "figures": _figures(folder)}
 
 
 def _figures(folder: Path) -> list[Json]:
-    """Return the pictures of a folder."""
+    """Return the figures in a folder."""
     shown = []
     try:
         for item in json.loads((folder / "figures.json").read_text()):

@@ -1,6 +1,6 @@
-"""Run missing trials, here or in other processes, save each, then make tables and figures.
+"""Run missing trials, locally or in other processes, save each, then write tables and figures.
 
-The numbers of an experiment are in one JSON file, `results.json`, rewritten after every trial.
+The results of an experiment are in one JSON file, `results.json`, which is written again after every trial.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def run(
     options: TrialOptions,
     out: Path,
     jobs: int = 1,
-    tell: Callable[[int, int, str], None] = lambda done, total, what: None,
+    report: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> Outcome:
-    """Run the missing trials, saving each; then make tables and figures from the saved results.
+    """Run and save the missing trials; then write tables and figures from the saved results.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def run(
         The folder of all experiments.
     jobs : int
         Parallel trials, in processes of joblib.
-    tell : function of (trials done, trials in all, what was done), optional
+    report : callable with (trials done, number of trials, text), optional
     """
     trials = options.trials or (experiment.quick_trials if options.quick else experiment.trials)
     options = replace(options, trials=trials)
@@ -70,22 +70,22 @@ def run(
         header |= {"versions": versions(), "machine": _machine(), "git": revision(), "planned": list(planned)}
         missing = [parameters for key, parameters in planned.items() if key not in records]
         done = len(planned) - len(missing)
-        tell(done, len(planned), "")
+        report(done, len(planned), "")
         if missing and experiment.prepare is not None:
-            experiment.prepare(options, lambda text: tell(done, len(planned), text))
+            experiment.prepare(options, lambda text: report(done, len(planned), text))
         for record in _run_trials(experiment, options, missing, jobs):
             records[record["key"]] = record | {"git": header["git"]}
             _save(path, header, records)
             done += 1
-            tell(done, len(planned), record["key"])
-        # as planned; those of earlier runs with more trials come last
+            report(done, len(planned), record["key"])
+        # in the planned order; additional trials of earlier runs come last
         _save(path, header, {key: records[key] for key in planned} | records)
-        # from the file, which must hold all that is needed
+        # read the file, to test that it is complete
         return _conclude(experiment, folder, planned_records(read_results(path)) or [])
 
 
 def _conclude(experiment: Experiment, folder: Path, records: list[Json]) -> Outcome:
-    """Write tables and figures of saved records."""
+    """Write tables and figures from saved records."""
     tables = tables_of(experiment, records, folder)
     write_whole(folder / "table.md", [markdown(tables).encode()])
     figures = experiment.draw(records, folder)
@@ -98,11 +98,11 @@ def _conclude(experiment: Experiment, folder: Path, records: list[Json]) -> Outc
 
 
 def _run_trials(experiment: Experiment, options: TrialOptions, trials: list[Json], jobs: int) -> Iterator[Json]:
-    """Yield the records of trials, each as soon as it is done."""
+    """Yield the record of each trial as soon as it is done."""
     from joblib import Parallel, delayed
 
     with warnings.catch_warnings():
-        # it only says that processes that use much memory are replaced
+        # the warning reports that processes that use much memory are replaced
         warnings.filterwarnings("ignore", "A worker stopped while some jobs")
         # unordered: a slow trial does not delay the saving of others
         parallel = Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
@@ -123,13 +123,13 @@ def _trial(experiment: Experiment, options: TrialOptions, parameters: Json) -> J
 
 
 def _header(experiment: Experiment, options: TrialOptions) -> Json:
-    """Return what results must share to be of the same run."""
+    """Return the fields that must be equal for results to belong to the same run."""
     config = {"seed": options.seed, "protocol": options.protocol, "quick": options.quick}
     return {"format": 1, "experiment": experiment.name, "version": experiment.version, "config": config}
 
 
 def _stored_records(path: Path, header: Json) -> dict[str, Json]:
-    """Return existing records by key; raise an error if they are those of another run."""
+    """Return existing records by key; raise an error if they belong to another run."""
     if not path.exists():
         return {}
     stored = read_results(path)
@@ -158,9 +158,9 @@ def read_results(path: Path) -> Json:
             if not all(isinstance(record[name], kind) for name, kind in wanted.items()):
                 wrong.append(f"trial {k}")
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise MeshError(f"cannot read {path} ({type(error).__name__}: {error}); delete it to start anew") from None
+        raise MeshError(f"cannot read {path} ({type(error).__name__}: {error}); delete it to start again") from None
     if wrong:
-        raise MeshError(f"cannot read {path} (wrong: {', '.join(wrong)}); delete it to start anew")
+        raise MeshError(f"cannot read {path} (wrong: {', '.join(wrong)}); delete it to start again")
     return dict(stored)
 
 
@@ -179,12 +179,12 @@ def tables_of(experiment: Experiment, records: list[Json], folder: Path) -> list
         return experiment.tables(records)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"
-        raise MeshError(f"{folder / 'results.json'} is damaged ({what}); delete it to start anew") from None
+        raise MeshError(f"{folder / 'results.json'} is damaged ({what}); delete it to start again") from None
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder: a second run there would overwrite the results of the first."""
+    """Lock a folder, because a second run would overwrite the results of the first."""
     with explained("write", f"{folder}, the folder of --out"):
         folder.mkdir(parents=True, exist_ok=True)
     lock = Lock(folder / "results.json")
@@ -203,7 +203,7 @@ def _machine() -> Json:
 
 
 def revision() -> str | None:
-    """Return the git revision of this source, if there is one; with a + if files were changed."""
+    """Return the git revision of the source, with a + if files were changed; None without a repository."""
     folder = Path(__file__).parent
     if not any((parent / ".git").exists() for parent in folder.parents[:4]):
         return None

@@ -1,8 +1,8 @@
-"""The data sets of the paper's synthetic experiments, split: ours, and as the paper's reference code makes them.
+"""Data sets of the paper's synthetic experiments with their splits: ours and those of the paper's reference code.
 
-Ours are seeded, balanced, shuffled and split 70/30 with every class in both parts. The reference takes the first 70% of
-the rows, whatever their order: of its spirals only points of one class are left to test on, all of them mirror images
-of points it has learned; of its double blobs, only the second group.
+Ours are seeded, balanced, shuffled and split 70/30 with all classes in both parts. The reference code takes the first
+70% of the unshuffled rows. Its test set of the spirals has only points of one class, all of them mirror images of
+training points; its test set of the double blobs is only the second group.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class SyntheticSet:
     """A data set of two features."""
 
     title: str
-    hidden: int  # neurons in our protocol
-    ours: Callable[..., LabelledPoints]  # of random_state
+    hidden: int  # hidden neurons in our protocol
+    ours: Callable[..., LabelledPoints]  # function of random_state
     reference: Callable[..., LabelledPoints]
-    claim: str = "1.00"  # of the paper
+    claim: str = "1.00"  # accuracy in the paper
 
     def split(self, protocol: str, seed: int) -> Split:
         """Return the training and test samples of a trial."""
@@ -57,13 +57,14 @@ class SyntheticSet:
 
 
 def iris_split(protocol: str, seed: int, trial: int) -> Split:
-    """Return 105 training and 45 test samples; the reference does not stratify and tests on 40 of the 45."""
+    """Return 105 training and 45 test samples; the reference code does not stratify and tests on 40 of the 45."""
     X, y = load_iris(return_X_y=True)
     X, y = np.asarray(X, np.float64), np.asarray(y, np.int64)
     if protocol == "paper":
         order = np.random.default_rng([seed, trial]).permutation(150)
         return Split(X[order[:105]], y[order[:105]], X[order[105:145]], y[order[105:145]])
-    splits = StratifiedShuffleSplit(trial + 1, test_size=45, random_state=seed)  # the first ones are always the same
+    # the first splits do not depend on their number
+    splits = StratifiedShuffleSplit(trial + 1, test_size=45, random_state=seed)
     train, test = list(splits.split(X, y))[trial]
     return Split(X[train], y[train], X[test], y[test])
 

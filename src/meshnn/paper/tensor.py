@@ -1,9 +1,9 @@
-"""The paper's Algorithm 1, corrected: the full tensor P[i, j, o] = ds[o] / dA[i, j], one sample at a time, in NumPy.
+"""The paper's Algorithm 1, corrected: the full tensor P[i, j, o] = ds[o] / dA[i, j] of single samples, in NumPy.
 
     P_k = phi'(t_k) (.) (P_{k-1} A + S~_{k-1})   on the neurons that are not clamped,   P_k = 0 on the clamped ones
 
 The second half is the correction: the paper overwrites the states of the inputs at every tick but keeps their
-derivatives. It costs ticks * n^4 time and n^3 numbers per sample: an oracle and a lesson, not a method of the library.
+derivatives. It takes ticks * n^4 time and n^3 numbers per sample, so it is only a reference for tests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def tensor_jacobian(mesh: Mesh, x: Any) -> tuple[FloatArray, FloatArray]:
     """
     graph = mesh.topology
     if unknown := set(mesh.activations) - {"identity", "relu", "tanh"}:
-        raise MeshError(f"the tensor has the activations identity, relu and tanh, got {sorted(unknown)}")
+        raise MeshError(f"activations must be identity, relu or tanh, got {sorted(unknown)}")
     relu, tanh = (np.array([name == kind for name in mesh.activations]) for kind in ("relu", "tanh"))
     n, first = graph.n_neurons, graph.n_clamped
     A = np.zeros((n, n))

@@ -1,4 +1,4 @@
-"""Plans: which neurons matter at which tick, gradient methods, and the flat arrays that the core runs on."""
+"""Plans: the schedule of neurons per tick, the gradient methods, and the flat arrays that the core runs on."""
 
 from meshnn.plan.cost import Cost, Decision, Explanation, decide
 from meshnn.plan.draft import Draft, Plan

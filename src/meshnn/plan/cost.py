@@ -1,6 +1,6 @@
-"""The cost of each gradient method, which method `auto` takes, and the table that `Mesh.explain` returns.
+"""Cost of each gradient method, the choice of `auto`, and the table that `Mesh.explain` returns.
 
-Costs are counted, not timed, so that the same graph gets the same method on every machine.
+Costs are counted, not timed, so that a graph gets the same method on every machine.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ class Cost:
     method: str
     forward_only: bool
     multiply_adds: float  # per sample
-    tiled: float  # share of the multiply-adds that tiles do
-    activations: float  # per sample, without identity and relu
-    states: float  # and inputs, per sample
+    tiled: float  # fraction of the multiply-adds that run in tiles
+    activations: float  # activation functions evaluated per sample, without identity and relu
+    states: float  # states computed and inputs read, per sample
     slowdown: float  # time of a multiply-add relative to float32 in full rows of samples
     bytes: float  # working memory: index arrays and the buffers of all workers, without data and results
     estimated: bool  # scaled up from a sample of the graph
-    sets: float = 0.0  # of neurons that planning makes lists of, one by one
+    sets: float = 0.0  # number of sets of neurons that planning has to follow
 
     @property
     def operations(self) -> float:
-        """The part of the work per sample that methods differ in, in multiply-adds of float32."""
-        return self.slowdown * (self.multiply_adds + 80.0 * self.activations)  # an activation takes as long as 80
+        """The work per sample that differs between methods, in float32 multiply-adds."""
+        # one activation takes as long as 80 multiply-adds
+        return self.slowdown * (self.multiply_adds + 80.0 * self.activations)
 
     @property
     def work(self) -> float:
-        """All work per sample, in multiply-adds of float32."""
-        return self.operations + 38.0 * self.states  # what is done once per state or input takes as long as 38
+        """All work per sample, in float32 multiply-adds."""
+        # the fixed work per state or input takes as long as 38 multiply-adds
+        return self.operations + 38.0 * self.states
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,10 @@ class Decision:
 
 
 def decide(costs: Sequence[Cost], among: Sequence[str], memory: int, backprop: bool = True) -> Decision:
-    """Choose among the named methods: the cheapest that fits in memory.
+    """Choose the cheapest of the named methods that fits in memory.
 
-    Forward-only methods win unless they cost more than `LIMITS.slower` times as much; always, if `backprop` is not
-    allowed.
+    A forward-only method is preferred unless it costs more than `LIMITS.slower` times as much as backprop. Without
+    `backprop`, only forward-only methods are considered.
     """
     return Decision(tuple(costs), *_choose([c for c in costs if c.method in among], memory, backprop))
 
@@ -93,16 +95,16 @@ class Explanation:
     decision: Decision
     n_edges: int
     n_dead: int
-    seconds: float | None = None  # measured on this machine: one gradient of the batch by the chosen method
+    seconds: float | None = None  # measured time of one gradient of the batch by the chosen method
 
     @property
     def chosen(self) -> str:
-        """The method that `auto` takes."""
+        """The method that `auto` chooses."""
         return self.decision.chosen
 
     @property
     def reason(self) -> str:
-        """Why `auto` takes it."""
+        """The reason for the choice of `auto`."""
         return self.decision.reason
 
     @property
@@ -113,12 +115,12 @@ class Explanation:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Headings of `rows`."""
+        """The headings of `rows`."""
         return ("method", "exact", "forward-only", "multiply-adds", "bytes", "")
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """One row per method, as text. A figure that starts with ~ is an estimate from a sample of the graph."""
+        """One row per method, as text. A number with a leading ~ is an estimate from a sample of the graph."""
         return [
             (
                 cost.method,
@@ -133,7 +135,7 @@ class Explanation:
 
     @property
     def summary(self) -> str:
-        """The choice and its reason, the number of dead edges, and the measured time, if there is one."""
+        """The choice and its reason, the number of dead edges, and the measured time if there is one."""
         found = [f"auto takes {self.chosen}: {self.reason}."]
         if self.n_dead:
             found.append(f"{self.n_dead} of {self.n_edges} edges are dead: no gradient, no cost.")
@@ -160,7 +162,7 @@ class Explanation:
 
 
 def _count(value: float) -> str:
-    """Format a number of operations for people.
+    """Format a number of operations with a unit prefix.
 
     >>> _count(950), _count(12_300_000)
     ('950', '12.3 M')

@@ -1,14 +1,15 @@
-"""The influence of every learned edge on every neuron, laid out for one stream: edges innermost.
+"""The influence of every learned edge on every neuron, in the layout of one stream: edges innermost.
 
     J_t[o, e] = phi'_o(t) * ( sum over i of A[i, o] J_{t-1}[i, e]  +  [dst(e) = o] s_{t-1}[src(e)] )
 
-J_t[o, .] lives on the edges into the neurons that reach o. All in-edges of a neuron j reach the same neurons, so they
-are one *group* of neighbouring columns, and the columns of o are the groups of the neurons in its *reach set*. Neurons
-of one strong component have the same set: there a hop is a whole row times a number, and rows with the same sources are
-computed together, as a product of matrices. Elsewhere a hop copies the groups that both have, in runs.
+J_t[o, .] is non-zero only for the edges into the neurons that reach o. All in-edges of a neuron j reach the same
+neurons, so they form one *group* of neighbouring columns, and the columns of o are the groups of the neurons in its
+*reach set*. Neurons of one strong component have the same set: there a hop is a whole row times a number, and rows with
+the same sources are computed together as a matrix product. Elsewhere a hop copies the groups that both sets have, in
+runs.
 
-Cutting the reach sets to r - 1 hops is SnAp-r (Menick et al., 2021): cheaper, and no longer exact. The hop into an
-output is not counted: there influences are read, and all that its sources have is taken.
+Cutting the reach sets to r - 1 hops is SnAp-r (Menick et al., 2021): cheaper, but not exact. The hop into an output is
+not counted, because an output reads all influences that its sources have.
 """
 
 from __future__ import annotations
@@ -28,46 +29,46 @@ from meshnn.topology import Topology
 from meshnn.topology.components import components, reaching
 from meshnn.topology.reach import NEVER, output_distance, pointers
 
-#: Bytes that a row of J is filled up to a multiple of: a vector register.
+#: Bytes to whose multiple a row of J is padded: one vector register.
 VECTOR = 64
 
 
 class Reach(NamedTuple):
-    """Of each neuron, which neurons' in-edges influence it."""
+    """For each neuron, the neurons whose in-edges influence it."""
 
-    number: IntArray  # (n,) of its set; -1 if no learned edge influences it, or it influences no output
-    sets: list[IntArray]  # neurons in increasing order
-    counts: IntArray  # (n,) learned in-edges of each neuron: columns of its group
+    number: IntArray  # (n,) index of its set; -1 if no learned edge influences it, or it influences no output
+    sets: list[IntArray]  # per set, its neurons in increasing order
+    counts: IntArray  # (n,) learned in-edges of each neuron: the columns of its group
 
     def width(self, number: int) -> int:
-        """Columns of a set."""
+        """Return the number of columns of a set."""
         return int(self.counts[self.sets[number]].sum())
 
 
 @dataclass(frozen=True, eq=False)
 class InfluencePlan:
-    """The lists that the core runs a stream on, and what a sample costs."""
+    """The lists that the core runs a stream on, and the cost of a sample."""
 
-    course: SimpleNamespace  # the struct `StreamPlan` of `_core/stream_structs.hpp`, which describes the fields
-    ticks: int  # a sample
+    course: SimpleNamespace  # the fields of the struct `StreamPlan` in `_core/stream_structs.hpp`
+    ticks: int  # ticks per sample
     exact: bool
-    entries: int  # edges looked at in a sample
-    tiled: int  # multiply-adds of a sample in whole rows
-    spread: int  # the same in runs
+    entries: int  # edges read per sample
+    tiled: int  # multiply-adds per sample in whole rows
+    spread: int  # multiply-adds per sample in runs
     columns: int  # numbers in J
     reach: Reach
     learned: BoolArray  # (n_edges,)
 
     @property
     def multiply_adds(self) -> int:
-        """Of a sample."""
+        """The multiply-adds per sample."""
         return self.entries + self.tiled + self.spread
 
 
 def reach_sets(topology: Topology, learned: BoolArray, hops: int | None, read: bool = False) -> Reach:
-    """Who influences whom within so many hops (none: whatever their number); `learned` marks edges.
+    """Return the set of neurons that influence each neuron within `hops` hops (None: any number of hops).
 
-    If `read`, the hop into an output is not counted.
+    `learned` marks the learned edges. With `read`, the hop into an output is not counted.
     """
     t, n = topology, topology.n_neurons
     counts = np.bincount(t.dst[learned], minlength=n)
@@ -92,7 +93,7 @@ def reach_sets(topology: Topology, learned: BoolArray, hops: int | None, read: b
 
 
 def _by_component(t: Topology, src: IntArray, dst: IntArray, counts: IntArray) -> list[IntArray]:
-    """All neurons that reach each one and have learned in-edges."""
+    """Return, for each neuron, all neurons with learned in-edges that reach it."""
     of = components(t.n_neurons, t.n_clamped, src, dst)
     order = np.argsort(of, kind="stable")
     order = order[(of[order] >= 0) & (counts[order] > 0)]
@@ -103,12 +104,12 @@ def _by_component(t: Topology, src: IntArray, dst: IntArray, counts: IntArray) -
         sets.append(np.sort(np.concatenate([members[c] for c in those])))
         held += sets[-1].nbytes
         check_fits(held * 4.0, "the reach of every neuron", 'take method="snap-1", or a graph with fewer long paths')
-    sets.append(np.empty(0, np.int64))  # of clamped neurons, whose number is -1
+    sets.append(np.empty(0, np.int64))  # the set of clamped neurons, whose index is -1
     return [sets[c] for c in of.tolist()]
 
 
 def _by_hops(n: int, src: IntArray, dst: IntArray, counts: IntArray, hops: int, readers: range) -> list[IntArray]:
-    """The neurons that reach each one within so many hops, itself included; readers within one more."""
+    """Return the neurons that reach each neuron within `hops` hops, itself included; one hop more for `readers`."""
     own = [np.array([j], np.int64) if counts[j] else np.empty(0, np.int64) for j in range(n)]
     into: list[list[int]] = [[] for _ in range(n)]
     for i, j in zip(src.tolist(), dst.tolist(), strict=True):
@@ -130,10 +131,11 @@ def plan_influence(
     topology: Topology, number: IntArray, n_parameters: int, codes: IntArray, awake: BoolArray, ticks: int,
     carries: bool, hops: int | None, itemsize: int,
 ) -> InfluencePlan:  # fmt: skip
-    """Return the lists of one sample of some ticks.
+    """Return the lists of one sample, which lasts `ticks` ticks.
 
-    `number` is the number each edge takes its weight from; the first `n_parameters` are learned. With `carries` the
-    state is kept from sample to sample. The influence of an edge is cut after `hops` from its destination, if given.
+    `number` is the index of the parameter that each edge takes its weight from; the first `n_parameters` are learned.
+    With `carries`, the state is kept from sample to sample. `hops` limits the distance that the influence of an edge is
+    carried from its destination.
     """
     t, n = topology, topology.n_neurons
     learned = (number < n_parameters) & (t.dst >= t.n_clamped)
@@ -167,7 +169,7 @@ def plan_influence(
 
 
 class _Layout:
-    """Where the rows of J lie in one flat array."""
+    """The positions of the rows of J in one flat array."""
 
     def __init__(self, reach: Reach, n: int, itemsize: int) -> None:
         step = VECTOR // itemsize
@@ -176,34 +178,34 @@ class _Layout:
         sizes = np.where(reach.number >= 0, self.padded[np.maximum(reach.number, 0)], 0)
         self.offset = np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
         self.total = int(sizes.sum())
-        #: Of each set, the first column of each of its groups.
+        #: For each set, the first column of each of its groups.
         self.first = [np.concatenate([[0], np.cumsum(reach.counts[s])])[:-1] for s in reach.sets]
         check_fits(2.0 * self.total * itemsize, "the influence of every edge on every neuron",
                    'take method="snap-1", fewer neurons, or columns instead of dense recurrence')  # fmt: skip
 
     def numbers(self, reach: Reach, kind: int, t: Topology, number: IntArray, learned: BoolArray) -> IntArray:
-        """The parameter of each column of a set."""
+        """Return the parameter of each column of a set."""
         if kind < 0:
             return np.empty(0, np.int64)
         mask = np.zeros(t.n_neurons, np.bool_)
         mask[reach.sets[kind]] = True
-        return number[learned & mask[t.dst]]  # edges come by destination, as groups do
+        return number[learned & mask[t.dst]]  # edges are sorted by destination, in the order of the groups
 
     def column(self, reach: Reach, kind: int, j: int) -> int:
-        """The first column of the group of neuron j; 0 if it has none."""
+        """Return the first column of the group of neuron j; 0 if it has none."""
         return 0 if kind < 0 or not reach.counts[j] else int(self.first[kind][np.searchsorted(reach.sets[kind], j)])
 
 
 class _Row(NamedTuple):
-    """A neuron of a list; rows with the same set and whole sources are computed together."""
+    """A row of a list: one neuron. Rows with the same set and the same whole sources are computed together."""
 
-    kind: int  # its set, -1 without one
-    whole: bytes  # sources whose whole row of J it takes
+    kind: int  # index of its set, -1 without one
+    whole: bytes  # sources whose whole row of J is added
     neuron: int
-    eid: IntArray  # its edges, from those sources first: their weights are those of a product of matrices
+    eid: IntArray  # its edges; those from whole sources come first, as their weights form a matrix
     n_whole: int
-    hops: list[tuple[int, int, int]]  # entries that carry runs of columns, first and last of their runs
-    spread: int  # columns of those runs
+    hops: list[tuple[int, int, int]]  # (entry, first run, last run) of the entries that carry runs of columns
+    spread: int  # number of columns in those runs
 
 
 class _Lists:
@@ -217,7 +219,7 @@ class _Lists:
         self.lanes, self.step = ROW_BYTES // itemsize, VECTOR // itemsize
         self.in_ptr = pointers(t.n_neurons, t.dst)
         before = np.concatenate([[0], np.cumsum(learned)])
-        self.place = np.where(learned, before[:-1] - before[self.in_ptr[t.dst]], -1)  # within its group
+        self.place = np.where(learned, before[:-1] - before[self.in_ptr[t.dst]], -1)  # position within its group
         self.rows: list[_Row] = []
         self.lane: list[int] = []
         self.runs: list[tuple[int, int, int]] = []
@@ -228,7 +230,7 @@ class _Lists:
         self._hop_memo: dict[tuple[int | bytes, bytes, bytes], tuple[list[tuple[int, int, int]], int]] = {}
 
     def add(self, rows: BoolArray, sources: BoolArray, influences: bool) -> tuple[int, int, int]:
-        """Add the list of a tick: its rows read some sources; whether these have an influence to be carried on.
+        """Add the list of a tick; `influences` states whether the sources have influences to carry forward.
 
         Return its entries, and the multiply-adds of influences in whole rows and in runs.
         """
@@ -267,10 +269,10 @@ class _Lists:
     def _hops(
         self, src: IntArray, carried: BoolArray, n_whole: int, kind: int
     ) -> tuple[list[tuple[int, int, int]], int]:
-        """The entries of a row that carry runs of columns, each with its runs, and how many columns these have.
+        """Return the entries of a row that carry runs of columns, each with its runs, and the number of these columns.
 
-        Rows that read the same and differ in their own group alone, the last of their set, share them: of hundreds of
-        outputs each has a set of its own.
+        Rows with the same sources whose sets differ only in their last group, their own, share the result. This matters
+        for hundreds of outputs, which all have different sets.
         """
         there, reach = np.flatnonzero(carried[n_whole:]) + n_whole, self.reach
         members, kinds = reach.sets[kind], reach.number[src[there]]
@@ -284,7 +286,7 @@ class _Lists:
         return self._hop_memo[key]
 
     def _runs(self, a: int, b: int) -> tuple[int, int]:
-        """The groups that sets a and b share, as runs (column of a, column of b, length)."""
+        """Return the groups that sets a and b share, as runs (column of a, column of b, length)."""
         if (a, b) not in self._run_memo:
             first = len(self.runs)
             _, i, j = np.intersect1d(self.reach.sets[a], self.reach.sets[b], assume_unique=True, return_indices=True)
@@ -299,13 +301,13 @@ class _Lists:
         return self._run_memo[a, b]
 
     def _vectors(self) -> IntArray:
-        """The runs, and how many columns of each go in vectors: more than it has, if zeros follow in the source."""
+        """Return the runs, with the number of columns that are processed: whole vectors where zeros follow."""
         runs = _ints(self.runs).reshape(-1, 3)
         many = runs[:, 2] // self.step * self.step
         for (a, _), (first, last) in self._run_memo.items():
             start, length = runs[first:last, 0], runs[first:last, 2]
             filled = -(-length // self.step) * self.step
-            # up to the end of the source, and not into the row behind it
+            # up to the end of the source row, and not into the next destination row
             ends = (start + length == self.layout.width[a]) & (start + filled <= self.layout.padded[a])
             many[first:last][ends] = filled[ends]
         return np.concatenate([runs, many[:, None]], axis=1)
@@ -314,7 +316,7 @@ class _Lists:
         """Return all lists as arrays."""
         t, rows = self.t, self.rows
         eid, ptr = _joined([row.eid for row in rows]), offsets(_ints([len(row.eid) for row in rows]))
-        # the first column of the group of each row; its own edges are those that have a place in it
+        # The first column of the group of each row. Only edges with a place in the group are its own.
         group = [self.layout.column(self.reach, row.kind, row.neuron) for row in rows]
         of = np.repeat(np.arange(len(rows)), np.diff(ptr))
         own = (self.place[eid] >= 0) & (_ints([row.kind for row in rows])[of] >= 0)

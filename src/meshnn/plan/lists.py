@@ -1,10 +1,10 @@
-"""Lists of rows and edges: all that kernels know of a graph.
+"""Lists of rows and edges: the only form in which the kernels receive a graph.
 
-Everything the kernels do is one of two things over a list: *pull* (a row becomes the weighted sum of other rows) and
-*correlate* (an edge gets the scalar product of two rows). All lists of a plan lie end to end in one `Lists` table.
+The kernels perform two operations over a list: *pull* (a row becomes the weighted sum of other rows) and *correlate*
+(an edge gets the scalar product of two rows). All lists of a plan are stored consecutively in one `Lists` table.
 
-A walk over a graph hands its lists to a `ListCounter`, which only counts them, or to a `ListBuilder`, which keeps them
-too: the cost of a plan and the plan itself come from the same walk.
+A walk over a graph passes its lists to a `ListCounter`, which only counts them, or to a `ListBuilder`, which also keeps
+them. Thus the cost of a plan and the plan itself come from the same walk.
 """
 
 from __future__ import annotations
@@ -21,49 +21,50 @@ from meshnn.topology.reach import BLOCK
 #: Bytes of a row of samples, as in the core: 64 samples in float32, 32 in float64.
 ROW_BYTES = 256
 
-#: Numbers of edges: an array, or a run of them.
+#: Edge indices: an array or a contiguous range.
 Edges = Array | slice
 
 
 class PlanTooLargeError(Exception):
-    """The index arrays would pass the limit that was set."""
+    """Raised when the index arrays would exceed the given limit."""
 
 
 class Lists(NamedTuple):
     """Lists of rows: row r of list q sums over `col[ptr[r]:ptr[r + 1]]`, with the weights of `number[...]`."""
 
     start: UIntArray  # (lists + 1,) list q holds the rows start[q] to start[q + 1]
-    rows: UIntArray  # (rows,) the neuron each row is
-    ptr: UIntArray  # (rows + 1,) its entries
+    rows: UIntArray  # (rows,) the neuron of each row
+    ptr: UIntArray  # (rows + 1,) row r has the entries ptr[r] to ptr[r + 1]
     col: UIntArray  # (entries,) the neuron that an entry reads
-    number: UIntArray  # (entries,) the value that is its weight: the parameter of its edge
-    run: UIntArray  # (rows,) how many rows from this one on have the same columns and are computed in tiles; else 0
-    padding: UIntArray  # entries whose weight is 0, whatever `number` says, and that have no gradient
+    number: UIntArray  # (entries,) index of the value that is its weight: the parameter of its edge
+    # (rows,) number of rows, from this one on, with the same columns that are computed in tiles; else 0
+    run: UIntArray
+    padding: UIntArray  # entries with weight 0 and without a gradient; `number` is ignored for them
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """The bytes of the arrays."""
         return sum(a.nbytes for a in self)
 
 
 class ListCounter:
-    """Counts lists, without keeping them; with `fill` rows may be padded, so that more of them are in tiles."""
+    """Counts lists without keeping them. With `fill`, rows may be padded so that more of them are in tiles."""
 
     def __init__(self, fill: bool = True) -> None:
         self.fill = fill
         self.n_lists = self.n_rows = self.entries = self.padding = 0
-        self.estimated = False  # where tiles were looked for in a part of a list only
+        self.estimated = False  # whether only a part of some list was searched for tiles
         self.tiled = 0  # entries in tiles
-        self.widest = 0  # most columns of a tile
-        self.first_row: dict[int, int] = {}  # of each list that came alone
+        self.widest = 0  # largest number of columns of a tile
+        self.first_row: dict[int, int] = {}  # first row of each list that was added alone
 
     @property
     def nbytes(self) -> float:
-        """Bytes of the table that the lists would make."""
+        """The bytes of the table that the lists would need."""
         return self.entries * 8.0 + self.padding * 4.0 + self.n_rows * 12.0 + self.n_lists * 4.0
 
     def count(self, n_rows: int, entries: int, n_lists: int = 1, tiled: int = 0) -> int:
-        """Count a list, or several; the number of the first."""
+        """Count `n_lists` lists and return the index of the first."""
         first = self.n_lists
         if n_lists == 1:
             self.first_row[first] = self.n_rows
@@ -76,13 +77,13 @@ class ListCounter:
     def add(
         self, rows: Array, counts: Array, eid: Edges, src: Array, lengths: Array | None = None, ordered: bool = False
     ) -> int:
-        """Append a list, or as many as there are `lengths`; return the number of the first.
+        """Append one list, or one per element of `lengths`; return the index of the first.
 
-        `rows` are neurons, in increasing order within a list, with `counts` entries each; `eid` is the edge of every
-        entry, by (destination, source), and `src` the source of every edge there is. If `ordered`, rows are read by
-        later ones of the same list, so that only equal rows may be computed together.
+        `rows` are neurons, in increasing order within a list, with `counts` entries each. `eid` is the edge of every
+        entry, sorted by (destination, source), and `src` the source of every edge of the graph. With `ordered`, rows
+        are read by later rows of the same list, so that only neighbouring equal rows may be computed together.
         """
-        size, most = _length(eid), 1 << 18  # of longer lists, only `most` entries in the middle are searched for tiles
+        size, most = _length(eid), 1 << 18  # longer lists are searched for tiles only in `most` entries in the middle
         if size <= most or not _single(lengths):
             return self._add(rows, counts, eid, src, lengths, ordered)[0]
         ends = offsets(counts)
@@ -113,9 +114,9 @@ class ListCounter:
 
 
 class ListBuilder(ListCounter):
-    """Keeps lists and lays them end to end, in 32 bits and once: a large table is never there twice.
+    """Keeps lists in 32-bit arrays, without a second copy of a large table.
 
-    Beyond `limit` bytes of index arrays it gives up with `PlanTooLargeError`.
+    It raises `PlanTooLargeError` beyond `limit` bytes of index arrays.
     """
 
     def __init__(self, limit: int | None = None, fill: bool = True) -> None:
@@ -126,7 +127,7 @@ class ListBuilder(ListCounter):
     def add(
         self, rows: Array, counts: Array, eid: Edges, src: Array, lengths: Array | None = None, ordered: bool = False
     ) -> int:
-        """Append a list, or as many as there are lengths."""
+        """Append one list, or one per element of `lengths`."""
         if self.entries + _length(eid) >= 2**32 or self._passes(len(rows), _length(eid)):
             raise PlanTooLargeError
         first, found = self._add(rows, counts, eid, src, lengths, ordered)
@@ -141,9 +142,9 @@ class ListBuilder(ListCounter):
         return self.limit is not None and self.nbytes + 8.0 * entries + 12.0 * rows > self.limit
 
     def build(self, number: Array | None = None) -> Lists:
-        """The table; `number` says which parameter each edge takes its weight from, if not its own. Call it once."""
+        """Return the table. `number` is the parameter index of each edge, by default its own. Call this only once."""
         lengths, rows, counts, run = map(_whole, self._table[:4])
-        # kernels read up to 64 columns beyond a row, and use none of them
+        # kernels may read up to 64 columns beyond a row, whose values they ignore
         col, eid = _whole(self._table[4], 64), _whole(self._table[5])
         lists = Lists(
             narrow(offsets(lengths)), rows, narrow(offsets(counts)), col, eid, run, np.empty(0, dtype=np.uint32)
@@ -160,7 +161,7 @@ class ListBuilder(ListCounter):
 
 
 def _whole(column: array[int], beyond: int = 1) -> UIntArray:
-    """Return a column as an array; this number of zeros may be read behind it."""
+    """Return a column as an array that is followed by `beyond` zeros in memory."""
     column.frombytes(bytes(4 * beyond))
     return np.frombuffer(column, np.uint32)[:-beyond]
 
@@ -174,35 +175,35 @@ def _single(lengths: Array | None) -> bool:
 
 
 def _u32(numbers: Array) -> UIntArray:
-    """The same in 32 bits; those of ends of edges are not copied."""
+    """Return the numbers in 32 bits, without a copy if they are edge ends."""
     return numbers.view(np.uint32) if numbers.dtype == np.int32 else numbers.astype(np.uint32, copy=False)
 
 
 def offsets(counts: Array) -> IntArray:
-    """Where each of several runs of things begins, and where the last one ends."""
+    """Return the begin of each run from the lengths of the runs, and the end of the last one."""
     ptr = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=ptr[1:])
     return ptr
 
 
 def narrow(ends: IntArray) -> UIntArray:
-    """The same in 32 bits, if they fit."""
+    """Return the numbers in 32 bits if they fit."""
     if ends[-1] >= 2**32:
         raise PlanTooLargeError
     return ends.astype(np.uint32)
 
 
 def runs_of(numbers: Array, window: int = 4096) -> IntArray:
-    """Return first and last place of all stretches of an array, and the number they begin with, `(runs, 3)`.
+    """Return begin, end and first value of all stretches of consecutive numbers in an array, of shape `(runs, 3)`.
 
-    Of a stretch of numbers that follow each other; where those are short, several are one, and the number is -1. The
-    array is searched `window` numbers at a time.
+    Several short stretches are merged into one, whose first value is -1. The array is searched `window` numbers at a
+    time.
     """
     found = [_runs_within(numbers[begin : begin + window], begin) for begin in range(0, len(numbers), window)]
     if not found:
         return np.empty((0, 3), np.int64)
     runs = np.concatenate(found)
-    # join those that go on beyond a window
+    # join stretches that continue beyond a window
     begin, end, start = runs.T
     goes_on = np.where(start[1:] < 0, start[:-1] < 0, (start[:-1] >= 0) & (start[1:] - start[:-1] == np.diff(begin)))
     first, last = np.append(True, ~goes_on), np.append(~goes_on, True)
@@ -210,7 +211,7 @@ def runs_of(numbers: Array, window: int = 4096) -> IntArray:
 
 
 def _runs_within(piece: Array, begin: int, least: int = 8) -> IntArray:
-    """Return the stretches of a piece; one with many that are shorter than `least` is a stretch as a whole."""
+    """Return the stretches of a piece; a piece with many stretches shorter than `least` is one stretch."""
     ends = np.append(np.flatnonzero(np.diff(piece) != 1) + 1, len(piece))
     if least * len(ends) > len(piece) + least:
         return np.array([[begin, begin + len(piece), -1]])

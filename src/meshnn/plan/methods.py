@@ -1,14 +1,15 @@
-"""Gradient methods: the facts of each, one walk over a schedule that counts or emits, and its buffers.
+"""Gradient methods: the properties, the walk over a schedule and the buffers of each.
 
 *adjoint* is backprop through the ticks on the same lists, transposed. *factored* carries the influence of every
 (tick, neuron) forward and contracts it with the readout:
 
     P_k[i, j, o] = sum over m of s_{m-1}[i] F_{m,k}[j, o]
 
-F_{m,.}[j, .] is a *tangent*: it starts at neuron j in tick m and hops on. Its chain of lists follows from the graph.
-An influence of a single hop is phi' A phi': the edges themselves, so it is contracted without being formed, and up to
-three ticks nothing has to be carried at all. *influence* carries the derivative of every neuron by every edge from tick
-to tick, as on a stream (`plan/influence.py`): memory does not grow with the ticks, and samples run one by one.
+F_{m,.}[j, .] is a *tangent*: it starts at neuron j in tick m and is carried on hop by hop. Its chain of lists follows
+from the graph. An influence of a single hop is phi' A phi', the weights of the edges times derivatives. It is
+contracted without being stored, so that up to three ticks nothing has to be carried. *influence* carries the derivative
+of every neuron by every edge from tick to tick, as on a stream (`plan/influence.py`): its memory does not grow with the
+number of ticks, and it processes samples one by one.
 """
 
 from __future__ import annotations
@@ -26,40 +27,40 @@ from meshnn.plan.walk import Walk
 
 
 class Method:
-    """A way to compute states and a gradient. A new one is a subclass and an entry in `METHODS`."""
+    """A method that computes states and a gradient. To add one, write a subclass and an entry in `METHODS`."""
 
     name: ClassVar[str]
-    #: Time of a multiply-add relative to one on rows of samples.
+    #: Time per multiply-add relative to one on rows of samples.
     slowdown: ClassVar[float] = 1.0
-    #: Whether nothing runs back through time.
+    #: Whether no step runs backward through the ticks.
     forward_only: ClassVar[bool] = True
-    #: Whether compiled epochs and curvature run on its lists.
+    #: Whether compiled epochs and curvature can run on its lists.
     compiled: ClassVar[bool] = False
-    #: Whether products of clamped neurons, and a graph that settles, can be computed once while inputs are held.
-    driven: ClassVar[bool] = False
-    sweeps: ClassVar[bool] = False
+    #: Whether products of clamped neurons, and a graph that settles, may be computed once while inputs are held.
+    projects: ClassVar[bool] = False
+    topological: ClassVar[bool] = False
 
     def draw(self, draft: Draft) -> Tangents:
-        """Lay down, or count, what the method needs besides the states; return its tangents."""
+        """Make, or count, the lists that the method needs besides the states; return its tangents."""
         return Tangents()
 
     def compile(self, draft: Draft, tangents: Tangents) -> tuple[CompiledPlan, UIntArray, UIntArray]:
-        """Return what the core runs on, where weights are taken from, and where gradients go."""
+        """Return the lists of the core, the value index of each weight, and the gradient index of each entry."""
         return draft.compiled(tangents)
 
     def rows(self, draft: Draft) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the buffers of a worker that are more than one row."""
+        """Return the shapes of the worker buffers that have more than one row."""
         return {}
 
-    # -- the same for all ------------------------------------------------------------------------------------------
+    # -- common to all methods -------------------------------------------------------------------------------------
 
     def cost(self, draft: Draft, workers: int = 1, itemsize: int = 4) -> Cost:
-        """Return the cost, from a draft that counts."""
+        """Return the cost, from a draft that counts lists."""
         self.draw(draft)
         return self._cost(draft, self._rows(draft), workers, itemsize)
 
     def plan(self, draft: Draft, itemsize: int = 4) -> Plan:
-        """Return the plan, from a draft that emits."""
+        """Return the plan, from a draft that emits lists."""
         tangents = self.draw(draft)
         t, rows = draft.schedule.topology, self._rows(draft)
         cost = self._cost(draft, rows, 1, itemsize)
@@ -81,7 +82,7 @@ class Method:
         found |= self.rows(draft)
         widest = max(draft.lists.widest, draft.gradient_lists.widest)
         if found["V"] != (1, 1) and widest:
-            found["panel"] = (widest + 16,)  # filled up to whole vectors
+            found["panel"] = (widest + 16,)  # rounded up to whole vectors
         return found
 
     def _cost(self, draft: Draft, rows: dict[str, tuple[int, ...]], workers: int, itemsize: int) -> Cost:
@@ -99,14 +100,14 @@ class AllStates(Method):
 
 
 class ForwardPass(Method):
-    """The outputs alone: states of the neurons that they depend on; those of earlier ticks are forgotten."""
+    """The outputs without a gradient: only the states they depend on, of which earlier ticks are overwritten."""
 
     name = "forward_pass"
-    driven = True
-    sweeps = True
+    projects = True
+    topological = True
 
     def rows(self, draft: Draft) -> dict[str, tuple[int, ...]]:
-        """Return two ticks that take turns; a topological pass needs one."""
+        """Return two alternating ticks; a topological pass needs one."""
         two = (1 if draft.order is not None else 2, draft.schedule.topology.n_neurons)
         return {"S": two, "D": two}
 
@@ -115,12 +116,12 @@ class Influence(ForwardPass):
     """`gradient="influence"`."""
 
     name = "influence"
-    slowdown = 10.0  # samples run one by one
-    driven = False
-    sweeps = False
+    slowdown = 10.0  # samples are processed one by one
+    projects = False
+    topological = False
 
     def draw(self, draft: Draft) -> Tangents:
-        """Count the products of a sample; the lists of the influence are made by the engine."""
+        """Count the products of a sample; the engine makes the lists of the influence."""
         t = draft.schedule.topology
         free = (t.src >= t.n_clamped) & (t.dst >= t.n_clamped)
         columns = _columns(draft)
@@ -130,7 +131,7 @@ class Influence(ForwardPass):
         return Tangents()
 
     def compile(self, draft: Draft, tangents: Tangents) -> tuple[CompiledPlan, UIntArray, UIntArray]:
-        """Return the lists of the states; the gradient comes by values."""
+        """Return the lists of the states; the gradient is already in the order of the values."""
         plan, weight_index, _ = draft.compiled(tangents)
         unpadded = plan.grad_lists._replace(padding=np.empty(0, np.uint32))
         return plan._replace(grad_lists=unpadded), weight_index, np.arange(draft.n_numbers, dtype=np.uint32)
@@ -142,14 +143,14 @@ def _columns(draft: Draft) -> FloatArray:
     n, hops = t.n_neurons, draft.ticks - 1
     fan_in = np.bincount(t.dst, minlength=n).astype(np.float64)
     fan_in[: t.n_clamped] = 0
-    if n > 300:  # all edges are assumed to reach every neuron
+    if n > 300:  # assume that all edges reach every neuron
         return np.full(n, fan_in.sum() if hops else 0.0)
     free = (t.src >= t.n_clamped) & (t.dst >= t.n_clamped)
     reach = np.eye(n, dtype=np.float32)
     if hops:
         reach[t.src[free], t.dst[free]] = 1
     done = 1
-    while done < min(hops, n):  # paths of twice the length
+    while done < min(hops, n):  # double the length of the paths
         reach = np.minimum(reach @ reach, 1)
         done *= 2
     found: FloatArray = fan_in @ reach
@@ -157,13 +158,13 @@ def _columns(draft: Draft) -> FloatArray:
 
 
 class _ChunkMethod(Method):
-    """The common part of backprop and the factored form: the same lists, kernels, and the states of all ticks."""
+    """The common part of `adjoint` and `factored`: the same lists and kernels, and the stored states of all ticks."""
 
     compiled = True
-    driven = True
+    projects = True
 
     def rows(self, draft: Draft) -> dict[str, tuple[int, ...]]:
-        """Return the adjoint of a tick, the next and one that tangents begin at; the Jacobian of a chunk."""
+        """Return the adjoints of a tick, of the next one and of the start of tangents, and the Jacobian of a chunk."""
         t = draft.schedule.topology
         found: dict[str, tuple[int, ...]] = {"V": (3, t.n_neurons)}
         if draft.jacobian:
@@ -172,14 +173,14 @@ class _ChunkMethod(Method):
 
 
 class Adjoint(_ChunkMethod):
-    """`gradient="adjoint"`: the baseline, and the only method that runs back."""
+    """`gradient="adjoint"`: backprop, the only method that is not forward-only."""
 
     name = "adjoint"
     forward_only = False
-    sweeps = True
+    topological = True
 
     def draw(self, draft: Draft) -> Tangents:
-        """Hop back for every tick but the last, from all outputs at once or from each."""
+        """Hop back for every tick except the last, from all outputs at once or from each."""
         passes = draft.schedule.topology.n_outputs if draft.jacobian else 1
         draft.pull_back(draft.ticks - 1, passes)
         draft.correlate(passes)
@@ -192,9 +193,9 @@ class Factored(_ChunkMethod):
     name = "factored"
 
     def draw(self, draft: Draft) -> Tangents:
-        """Contract the readout, the last hop, with the loss at once; push all that comes before to it.
+        """Contract the last hop, the readout, with the loss immediately; push all earlier influences to it.
 
-        In time everything is pushed to the last tick, and contracted wherever outputs are compared on the way.
+        In a run in time, influences are pushed to the last tick and contracted at every tick with a loss.
         """
         if draft.timed:
             draft.correlate()
@@ -206,12 +207,12 @@ class Factored(_ChunkMethod):
         return _tangents(draft) if draft.last > (1 if draft.last == draft.ticks else 2) else Tangents()
 
     def rows(self, draft: Draft) -> dict[str, tuple[int, ...]]:
-        """Return those of both methods, and a tangent before and after a hop."""
+        """Return the buffers of both methods, and a tangent before and after a hop."""
         return super().rows(draft) | {"T": (2, draft.schedule.topology.n_neurons)}
 
 
 def _tangents(draft: Draft) -> Tangents:
-    """Chains of lists that carry each (tick m, neuron j) that has a gradient at m forward to the last tick."""
+    """Return the chains of lists that carry each (tick m, neuron j) with a gradient at m forward to the last tick."""
     tick, neuron, row, fan_in = _starts(draft)
     hops = draft.last - tick
     ptr = offsets(hops)
@@ -220,9 +221,9 @@ def _tangents(draft: Draft) -> Tangents:
         raise PlanTooLargeError
     chain = np.empty(ptr[-1] if draft.emits else 0, dtype=np.uint32)
     walk = Walk(draft.schedule, draft.lists)
-    # the first hop of all of them at once
+    # the first hop of all tangents at once
     reached = np.zeros(len(tick), dtype=np.int64)
-    ends = np.searchsorted(tick, np.arange(1, draft.last + 1))  # they come by tick
+    ends = np.searchsorted(tick, np.arange(1, draft.last + 1))  # tangents are sorted by tick
     for m, here in enumerate(map(slice, ends[:-1].tolist(), ends[1:].tolist()), start=1):
         if here.start == here.stop:
             continue
@@ -248,7 +249,7 @@ def _tangents(draft: Draft) -> Tangents:
             entries += step.entries
             if draft.jacobian or h < last - 1:  # the last hop is contracted row by row
                 tiled += step.tiled
-            if draft.exhausted(walk.walked):  # the rest as this one
+            if draft.exhausted(walk.walked):  # count the remaining hops like this one
                 entries += (last - 1 - h) * step.entries
                 unseen += (last - 1 - h) * 8.0 * (step.entries + size)
                 break
@@ -257,7 +258,7 @@ def _tangents(draft: Draft) -> Tangents:
         if draft.enough(walk.walked, done):
             break
     scale = draft.scaled(done, len(far), walk, before, unseen)
-    # at its end a tangent is contracted with the readout, or with every in-edge for each output it has reached
+    # at its end a tangent is contracted with the readout, or with every in-edge per reached output for a Jacobian
     ended = reached * (fan_in if draft.jacobian else 1)
     draft.multiply_adds += (
         first_hops + float(ended[hops == 1].sum()) + scale * (entries + float(ended[picked[:done]].sum()))
@@ -267,7 +268,7 @@ def _tangents(draft: Draft) -> Tangents:
 
 
 def _starts(draft: Draft) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Tick, neuron, row in the gradient list and fan-in of every tangent."""
+    """Return tick, neuron, row in the gradient list and fan-in of every tangent."""
     s, found, memo = draft.schedule, [], {}
     ticks = range(1, draft.last if draft.last == draft.ticks else draft.last - 1)
     for m, fed in zip(ticks, s.degrees(draft.src, draft.dst), strict=False):
@@ -282,6 +283,6 @@ def _starts(draft: Draft) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     return tick, neuron, row, fan_in
 
 
-#: All gradient methods, by name. A new one is an entry here.
+#: All gradient methods by name.
 METHODS: dict[str, Method] = {m.name: m for m in (Factored(), Influence(), Adjoint())}
 FORWARD_PASS, STATES = ForwardPass(), AllStates()

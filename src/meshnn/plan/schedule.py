@@ -26,19 +26,20 @@ from meshnn.topology.reach import (
 
 
 class Timing(NamedTuple):
-    """Options of a run in time besides its default: outputs after the last tick, from states of zero."""
+    """Options of a run in time. By default, outputs are read after the last tick, from initial states of zero."""
 
-    counts: bytes = b""  # a byte a tick, from tick 1 on: whether outputs are looked at after it; none: after the last
+    # one byte per tick from tick 1 on: whether outputs are read after it; empty: after the last tick only
+    counts: bytes = b""
     given: bool = False  # whether the states before the first tick are given
-    whole_end: bool = False  # whether the states of all neurons are wanted after the last tick
+    whole_end: bool = False  # whether the states of all neurons are needed after the last tick
 
     @classmethod
     def at(cls, counts: BoolArray, given: bool = False, whole_end: bool = False) -> Timing:
-        """From a mask of ticks `(ticks,)`."""
+        """Make the options from a mask of ticks `(ticks,)`."""
         return cls(np.ascontiguousarray(counts, dtype=np.bool_).tobytes(), given, whole_end)
 
     def counted_at(self, ticks: int) -> BoolArray:
-        """Mask of ticks `(ticks + 1,)`."""
+        """Return the mask of ticks `(ticks + 1,)`."""
         if not self.counts:
             last: BoolArray = np.arange(ticks + 1) == ticks
             return last
@@ -49,22 +50,22 @@ class Timing(NamedTuple):
 
 @dataclass
 class Schedule:
-    """Which neurons matter at which tick: the common ground of all methods.
+    """The neurons whose state is computed at each tick. All methods build on it.
 
-    `rows[k]` marks the neurons whose state is computed at tick k: those that are needed then and can be non-zero then.
-    With `candidates` (sources, destinations of edges that may not exist) the states they read are needed too, and
-    neurons that are still zero count, because a candidate may wake them. With a `timing` outputs are rows of every tick
-    that counts, and where states are given, all neurons are taken to be non-zero.
+    `rows[k]` marks the neurons that are needed at tick k and can be non-zero then. With `candidates` (sources and
+    destinations of edges that may not exist), the states that they read are needed too, and neurons that are still zero
+    count, because a candidate may make them non-zero. With a `timing`, outputs are rows of every tick after which they
+    are read; if initial states are given, all neurons may be non-zero.
     """
 
     topology: Topology
     ticks: int
     awake: BoolArray  # neurons whose activation is not zero at zero
-    all_needed: bool = False  # whether the states of every neuron are wanted
+    all_needed: bool = False  # whether the states of every neuron are needed
     candidates: tuple[IntArray, IntArray] | None = None
     held: bool = False  # whether the inputs are the same at every tick
     timing: Timing | None = None
-    listed: int = 1 << 21  # entries of lists that a count makes to find tiles in them
+    listed: int = 1 << 21  # entries of lists that a count makes to measure the fraction in tiles
 
     def __post_init__(self) -> None:
         t, timing = self.topology, self.timing
@@ -72,7 +73,7 @@ class Schedule:
         self.birth = t.birth_ticks(self.awake)
         ends: tuple[BoolArray | None, bool] = (None, False)
         if timing is not None:
-            assert not self.held  # what is saved then is saved for the last tick alone
+            assert not self.held  # the result of a held run is only valid at the last tick
             counted_at = timing.counted_at(self.ticks)
             ends = (counted_at, timing.whole_end)
             self.birth = np.zeros_like(self.birth) if timing.given else self.birth
@@ -86,18 +87,18 @@ class Schedule:
             need = need_sets(t.n_neurons, t.n_clamped, t.n_outputs, t.src, t.dst, self.ticks, *ends)
         if self.candidates is None:
             need &= self.birth <= np.arange(self.ticks + 1)[:, None]
-        if timing is not None:  # though they be zero: buffers that ticks share may hold something else
+        if timing is not None:  # also neurons that are zero: a buffer shared by ticks may contain other values
             need[counted_at, t.n_neurons - t.n_outputs :] = True
         need[0] = False
         self.rows = need
-        # Ticks with the same rows share their lists: a number for each distinct set of rows.
+        # Ticks with the same rows share their lists: number the distinct sets of rows.
         seen: dict[bytes, int] = {}
         self.row_set = [seen.setdefault(fingerprint(self.rows[k]), k) for k in range(self.ticks + 1)]
         self._settled = int(self.birth[self.birth <= self.ticks].max(initial=0))
 
     @cached_property
     def in_ptr(self) -> IntArray:
-        """The edges into neuron j are numbers in_ptr[j] to in_ptr[j + 1]."""
+        """The edges into neuron j are in_ptr[j] to in_ptr[j + 1]."""
         return pointers(self.topology.n_neurons, self.dst)
 
     @cached_property
@@ -111,31 +112,35 @@ class Schedule:
 
     @property
     def out_order(self) -> Array:
-        """Edges by source, then destination."""
+        """Edge indices sorted by source, then destination."""
         return self._by_source[1]
 
     def live_key(self, k: int) -> tuple[int, int]:
-        """Ticks with equal keys have equal forward lists."""
+        """Return a key that is equal for ticks with equal forward lists."""
         return self.row_set[k], min(k - 1, self._settled)
 
     def into(self, k: int, src: Array, ptr: IntArray) -> tuple[IntArray, IntArray, Edges]:
-        """Rows of tick k, how many edges carry a signal into each, and which edges; `ptr` as `in_ptr`, of these."""
+        """Return the rows of tick k, the number of edges that carry a signal into each, and these edges.
+
+        `ptr` has the format of `in_ptr`.
+        """
         rows = np.flatnonzero(self.rows[k])
         counts = ptr[rows + 1] - ptr[rows]
-        solid = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)  # without a gap: a run of edges
+        # rows without a gap: their edges are a contiguous range
+        solid = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
         eid: Edges = slice(int(ptr[rows[0]]), int(ptr[rows[-1] + 1])) if solid else in_ranges(rows, ptr)
         return rows, *_kept(taken(self.birth < k, src[eid]), counts, eid)
 
     def leaving(self, nodes: Array, k: int) -> Array:
-        """Edges from the nodes (rows of tick k - 1) to rows of tick k, in no particular order."""
+        """Return the edges from the nodes (rows of tick k - 1) to rows of tick k, in no particular order."""
         eid = edges_leaving(nodes, self.out_ptr, self.out_order)
         into_rows: Array = eid[self.rows[k][self.dst[eid]]]
         return into_rows
 
     def degrees(self, src: Array, dst: Array) -> Iterator[IntArray]:
-        """For every tick from 1 on, of each neuron how many edges could carry a signal into it; one array, changed.
+        """Yield, for every tick from 1 on, the number of edges that can carry a signal into each neuron.
 
-        Every edge is looked at once, when its source is born.
+        The same array is changed in place. Every edge is processed once, when its source is born.
         """
         fed = np.zeros(self.topology.n_neurons, dtype=np.int64)
         levels = range(self._settled + 1)
@@ -154,7 +159,7 @@ class Schedule:
 
     @cached_property
     def _tally(self) -> IntArray:
-        """For every tick, how many edges carry a signal into its rows: all of them, and those from inputs and bias."""
+        """The number of edges into the rows of every tick: all of them, and those from inputs and bias."""
         found = np.zeros((2, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], int] = {}
         clamped: IntArray | None = None
@@ -165,13 +170,14 @@ class Schedule:
         return found
 
     def pulls(self, lists: ListCounter, src: Array, dst: Array, moving: bool = False) -> tuple[IntArray, IntArray]:
-        """For every tick k the list that pulls its rows from the states of tick k - 1, and how many entries it has.
+        """Return, for every tick k, the list that pulls its rows from the states of tick k - 1, and its entries.
 
-        These are `(2, ticks + 1)`: all, and those in tiles. Of `moving` neurons only: those that are not clamped.
+        The numbers of entries have shape `(2, ticks + 1)`: all, and those in tiles. With `moving`, edges from clamped
+        neurons are left out.
         """
         found = np.zeros((3, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], tuple[int, int, int]] = {}
-        guess = None if isinstance(lists, ListBuilder) or src is not self.src else _Guess(lists, self.listed)
+        guess = None if isinstance(lists, ListBuilder) or src is not self.src else _TileEstimate(lists, self.listed)
         ptr = self.in_ptr if dst is self.dst else pointers(self.topology.n_neurons, dst)
         for k in range(1, self.ticks + 1):
             key = self.live_key(k)
@@ -186,15 +192,15 @@ class Schedule:
             found[:, k] = memo[key]
         return found[0], found[1:]
 
-    def drive(self, lists: ListCounter) -> tuple[int, int, int]:
-        """The list that pulls from clamped neurons alone, for all rows there are at some tick, and its entries."""
+    def projection_list(self, lists: ListCounter) -> tuple[int, int, int]:
+        """Return the list that pulls only from clamped neurons, for the rows of all ticks, and its entries."""
         rows = np.flatnonzero(self.rows.any(axis=0))
         eid = in_ranges(rows, self.in_ptr)
         counts, edges = _kept(self.src[eid] < self.topology.n_clamped, self.in_ptr[rows + 1] - self.in_ptr[rows], eid)
         return added(lists, rows, counts, edges, self.src)
 
-    def saved_by_drive(self) -> int:
-        """Products with clamped neurons that repeat themselves from tick to tick while the inputs are held."""
+    def saved_by_projection(self) -> int:
+        """Return the number of products with clamped neurons that repeat at later ticks while the inputs are held."""
         repeats = (self.rows.sum(axis=0) - 1).clip(0)
         if not repeats.any():
             return 0
@@ -202,14 +208,16 @@ class Schedule:
         return int((repeats * fan_in).sum())
 
     def pushes(self, lists: ListCounter, hops: int) -> tuple[IntArray, IntArray]:
-        """For the last `hops` ticks k but one the transposed list: rows of tick k pull from those of tick k + 1."""
+        """Return the transposed lists of the last `hops` ticks: rows of tick k pull from those of tick k + 1."""
         found = np.zeros((3, self.ticks + 1), dtype=np.int64)
         memo: dict[tuple[int, int], tuple[int, int, int]] = {}
-        guess = None if isinstance(lists, ListBuilder) or self.candidates is not None else _Guess(lists, self.listed)
+        guess = (
+            None if isinstance(lists, ListBuilder) or self.candidates is not None else _TileEstimate(lists, self.listed)
+        )
         for k in range(self.ticks - 1, self.ticks - 1 - hops, -1):
             key = (self.row_set[k], self.row_set[k + 1])
             if key not in memo and guess is not None and guess.ready:
-                # the pulls of tick k + 1 the other way round: who feeds a row that is needed is needed
+                # the transposed pulls of tick k + 1: a source of a needed row is needed
                 entries = int(self._tally[0, k + 1] - self._tally[1, k + 1])
                 memo[key] = guess.added(int(self.rows[k].sum()), entries)
             elif key not in memo:
@@ -217,30 +225,30 @@ class Schedule:
                 eid = edges_leaving(rows, self.out_ptr, self.out_order)
                 counts = self.out_ptr[rows + 1] - self.out_ptr[rows]
                 counts, edges = _kept(taken(self.rows[k + 1], self.dst[eid]), counts, eid)
-                one = np.array([len(rows)])  # as they come: by source, then destination
+                one = np.array([len(rows)])  # sorted by source, then destination
                 memo[key] = added(lists, rows, counts, edges, self.dst, lengths=one)
             found[:, k] = memo[key]
         return found[0], found[1:]
 
-    def sweep(self) -> IntArray | None:
-        """All rows in topological order, if a single pass over them gives all that matters and is cheaper; else None.
+    def topological_order(self) -> IntArray | None:
+        """Return all rows in topological order if one pass over them is exact and cheaper than the ticks, else None.
 
-        With inputs that are held, the state of a neuron that no cycle feeds settles after as many ticks as the longest
-        path to it has edges. A path from an edge (i, j) to an output has, behind j, as many edges as there are ticks
-        left; so if no path to an output has more edges than there are ticks, i has settled whenever it matters.
+        With held inputs, the state of a neuron that no cycle feeds settles after as many ticks as the longest path to
+        it has edges. If no path to an output has more edges than there are ticks, every edge (i, j) is read after i has
+        settled: the rest of its path behind j has as many edges as there are ticks left.
         """
         if not self.held or self.candidates is not None or self.all_needed:
             return None
         t = self.topology
         some: BoolArray = np.any(self.rows, axis=0)
         twice = int(some.sum()) < int(self.rows.sum())
-        # with nothing to save, one place per neuron pays only where the states of all ticks take 64 MiB
+        # without saved products, one position per neuron is faster only if the states of all ticks take 64 MiB
         if not twice and (self.ticks < 4 or self.rows.size * ROW_BYTES < 1 << 26):
             return None
         feeds = some.copy()
         feeds[: t.n_clamped] = True
         reads = taken(some, self.dst) & taken(feeds, self.src)
-        # a neuron that nothing feeds, but that is not zero at zero, is so from tick 1 on
+        # a neuron without in-edges that is not zero at zero has its final state from tick 1 on
         settled = longest_paths(t.n_neurons, self.src[reads], self.dst[reads], some.astype(np.int64))
         if settled is None:
             return None
@@ -250,8 +258,8 @@ class Schedule:
         order: IntArray = rows[np.argsort(settled[rows], kind="stable")]
         return order
 
-    def sweep_lists(self, lists: ListCounter, order: IntArray, back: bool) -> tuple[int, int, int]:
-        """The list that computes all rows in that order, or the transposed one in the opposite; its entries."""
+    def topological_lists(self, lists: ListCounter, order: IntArray, back: bool) -> tuple[int, int, int]:
+        """Return the list that computes all rows in this order, or the transposed list in reverse, and its entries."""
         t, some = self.topology, np.zeros(self.topology.n_neurons, dtype=np.bool_)
         some[order] = True
         rows = order[::-1] if back else order
@@ -262,26 +270,26 @@ class Schedule:
         return added(lists, rows, counts, edges, others, lengths=np.array([len(rows)]), ordered=True)
 
 
-class _Guess:
-    """Count lists without making them, once `listed` entries are made: as many of their entries are in tiles."""
+class _TileEstimate:
+    """Counts lists without making them after `listed` entries, assuming the same fraction of entries in tiles."""
 
     def __init__(self, lists: ListCounter, listed: int) -> None:
         self.lists, self.entries, self.tiled, self.listed = lists, lists.entries, lists.tiled, listed
 
     @property
     def ready(self) -> bool:
-        """Whether enough lists were made."""
+        """Whether enough lists were made for the estimate."""
         return self.lists.entries - self.entries > self.listed
 
     def added(self, n_rows: int, entries: int) -> tuple[int, int, int]:
-        """As `_added`."""
+        """Count a list; return the same values as the function `added`."""
         self.lists.estimated = True
         tiled = round(entries * (self.lists.tiled - self.tiled) / max(self.lists.entries - self.entries, 1))
         return self.lists.count(n_rows, entries, tiled=tiled), entries, tiled
 
 
 def _kept(mask: BoolArray, counts: IntArray, eid: Edges) -> tuple[IntArray, Edges]:
-    """The edges of a mask, and how many each row has of them."""
+    """Return the number of selected edges per row, and these edges."""
     if mask.all():
         return counts, eid
     left = np.diff(np.concatenate(([0], np.cumsum(mask)))[offsets(counts)])
@@ -289,12 +297,12 @@ def _kept(mask: BoolArray, counts: IntArray, eid: Edges) -> tuple[IntArray, Edge
 
 
 def added(lists: ListCounter, *given: Any, **how: Any) -> tuple[int, int, int]:
-    """Return the number of a new list, how many entries it has, padding included, and how many of them are in tiles."""
+    """Add a list; return its index, its number of entries including padding, and how many of them are in tiles."""
     entries, tiled = lists.entries, lists.tiled
     number = lists.add(*given, **how)
     return number, lists.entries - entries, lists.tiled - tiled
 
 
 def fingerprint(array: Array) -> bytes:
-    """Return a digest that tells arrays apart without keeping them."""
+    """Return a digest that identifies an array without keeping it."""
     return hashlib.blake2b(array.data, digest_size=16).digest()

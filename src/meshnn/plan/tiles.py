@@ -1,8 +1,8 @@
-"""Tiles: rows that read the same sources are computed together, so that a source is loaded once for all of them.
+"""Tiles: rows that read the same sources are computed together, so that each source is loaded once for all of them.
 
 A *run* is a number of neighbouring rows of a list, a multiple of `SIDE`, whose entries read the same columns in the
-same order. Kernels hold `SIDE` rows of it in registers. Rows that differ in a few columns are made equal with
-*padding*: entries of weight 0 that have no gradient; a dense graph without self-loops has one per row.
+same order. Kernels hold `SIDE` of its rows in registers. Rows that differ in a few columns are made equal with
+*padding*: entries of weight 0 without a gradient. A dense graph without self-loops has one per row.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from numpy.typing import NDArray
 from meshnn.arrays import IntArray
 
 UIntArray = NDArray[np.uint32]
-#: Rows that are computed together.
+#: Number of rows that are computed together.
 SIDE = 4
-#: The edge of an entry that is padding.
+#: Edge index of a padding entry.
 PADDING = 2**32 - 1
 
 
 class Tiled(NamedTuple):
-    """A list whose runs are equal."""
+    """A list with its runs."""
 
-    run: IntArray  # (rows,) rows of the run that begins with a row; 0 elsewhere
+    run: IntArray  # (rows,) number of rows of the run that begins with a row; 0 elsewhere
     counts: IntArray  # (rows,) entries of each row
     col: UIntArray
-    eid: UIntArray  # PADDING where an entry is none
-    widest: int  # most columns of a run; 0 without one
+    eid: UIntArray  # PADDING for padding entries
+    widest: int  # largest number of columns of a run; 0 without runs
     tiled: int  # entries in runs, padding included
 
 
 def tile(
     counts: IntArray, col: UIntArray, eid: UIntArray, fill: bool, fewest: int = 3, fewest_filled: int = 8
 ) -> Tiled:
-    """Find the runs of a list of rows of so many entries each.
+    """Find the runs of a list whose rows have `counts` entries each.
 
-    Equal neighbours are found first, whatever they read; then, to be filled up, rows that read most of the columns of a
-    window. A run has at least `fewest` columns (below, a row at a time is as fast), rows that are filled up have at
-    least `fewest_filled` entries.
+    Equal neighbouring rows are found first. With `fill`, windows of rows that read mostly the same columns are then
+    padded. A run has at least `fewest` columns, since below that single rows are as fast. A padded run consists of rows
+    with at least `fewest_filled` entries.
     """
     counts = np.asarray(counts, dtype=np.int64)
     run = np.zeros(len(counts), dtype=np.int64)
@@ -60,14 +60,14 @@ def tile(
 
 
 def _equal_runs(counts: IntArray, ptr: IntArray, col: UIntArray, fewest: int) -> list[tuple[int, int]]:
-    """First row and number of rows of every run of equal neighbours."""
+    """Return the first row and the number of rows of every run of equal neighbours."""
     first, last = col[np.minimum(ptr[:-1], len(col) - 1)], col[np.maximum(ptr[1:] - 1, 0)]
-    # most neighbours of a sparse graph differ in their number of entries, the first or the last of them
+    # most neighbours of a sparse graph differ in the number of entries, or in the first or last one
     same = (counts[1:] == counts[:-1]) & (counts[1:] >= fewest) & (first[1:] == first[:-1]) & (last[1:] == last[:-1])
     maybe = np.flatnonzero(same) + 1
     if maybe.size == 0:
         return []
-    for begin in range(0, len(maybe), 4096):  # not all entries of a large list at once
+    for begin in range(0, len(maybe), 4096):  # in blocks, to limit the memory for large lists
         rows = maybe[begin : begin + 4096]
         widths = counts[rows]
         entry = np.repeat(ptr[rows] - np.concatenate(([0], np.cumsum(widths)[:-1])), widths) + np.arange(widths.sum())
@@ -75,7 +75,7 @@ def _equal_runs(counts: IntArray, ptr: IntArray, col: UIntArray, fewest: int) ->
         whole = np.add.reduceat(equal, np.concatenate(([0], np.cumsum(widths)[:-1]))) == widths
         same[rows - 1] = whole
     edges = np.diff(np.concatenate(([0], same.astype(np.int8), [0])))
-    begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)  # rows begins to ends, both included
+    begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)  # rows begins to ends, both inclusive
     lengths = (ends - begins + 1) // SIDE * SIDE
     return [(int(a), int(b)) for a, b in zip(begins, lengths, strict=True) if b]
 
@@ -83,9 +83,9 @@ def _equal_runs(counts: IntArray, ptr: IntArray, col: UIntArray, fewest: int) ->
 def _windows(
     counts: IntArray, ptr: IntArray, col: UIntArray, run: IntArray, fewest_filled: int, larger: float = 1.4
 ) -> list[tuple[int, int]]:
-    """Find runs of rows, not in a run yet, that are worth filling up: they read most of the columns of their window.
+    """Find windows of rows outside of runs that are worth padding: the rows read most of the columns of the window.
 
-    A run may grow by the factor `larger`: a tile is three times as fast.
+    Padding may increase the entries by the factor `larger`, because tiles are three times as fast.
     """
     taken = np.zeros(len(counts) + 1, dtype=np.int64)
     heads = np.flatnonzero(run)
@@ -118,7 +118,7 @@ def _windows(
 def _filled(
     windows: list[tuple[int, int]], counts: IntArray, ptr: IntArray, col: UIntArray, eid: UIntArray
 ) -> tuple[IntArray, UIntArray, UIntArray]:
-    """Counts, columns and edges with padding, so that all rows of a window have all columns that one of them reads."""
+    """Return counts, columns and edges with padding, so that each row of a window has all columns of the window."""
     counts, columns, edges, done = counts.copy(), [], [], 0
     for first, rows in windows:
         begin, end = ptr[first], ptr[first + rows]

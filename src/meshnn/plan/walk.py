@@ -1,7 +1,8 @@
-"""`Walk`: sets of neurons carried forward, tick by tick.
+"""`Walk`: follows sets of neurons forward, tick by tick.
 
-The set of neurons that a neuron influences after some hops is a state of a small automaton: sets that were met before,
-at a tick with the same rows, share their list. A saturated set is stored once, however many influences run through it.
+The set of neurons that a neuron influences after some hops is a state of a small automaton. Equal sets at ticks with
+the same rows share one list. Therefore a saturated set is stored once, regardless of how many influences pass through
+it.
 """
 
 from __future__ import annotations
@@ -19,39 +20,39 @@ from meshnn.topology.reach import counted, in_ranges, taken
 class Step(NamedTuple):
     """One hop of a set."""
 
-    number: int  # of its list
+    number: int  # index of its list
     entries: int
-    tiled: int  # of them, those in tiles
-    state: int  # the number of the set that it leads to
-    size: int  # neurons in that
+    tiled: int  # entries in tiles
+    state: int  # index of the resulting set
+    size: int  # number of neurons in the resulting set
 
 
 class Singles(NamedTuple):
-    """One hop of every single neuron at once."""
+    """One hop from every single neuron."""
 
-    number: IntArray  # (n,) of the list of each that is not clamped
-    ptr: IntArray  # (n + 1,) ends[ptr[j]:ptr[j + 1]] are the neurons that j leads to
+    number: IntArray  # (n,) index of the list of each neuron that is not clamped
+    ptr: IntArray  # (n + 1,) neuron j has edges to ends[ptr[j]:ptr[j + 1]]
     ends: Array
 
 
 class Walk:
-    """Carries sets over a schedule; what it finds goes to `lists`."""
+    """Follows sets of neurons over a schedule and adds their hops to `lists`."""
 
     def __init__(self, schedule: Schedule, lists: ListCounter) -> None:
         self.schedule, self.lists = schedule, lists
-        self.walked = self.made = self.held = 0  # edges looked at, sets met and neurons in them
+        self.walked = self.made = self.held = 0  # edges processed, sets found, and neurons in these sets
         self._singles: dict[int, Singles] = {}
         self._states: dict[bytes, int] = {}
-        self._nodes: list[Array] = []  # of every state
+        self._nodes: list[Array] = []  # the neurons of every state
         self._steps: dict[tuple[int, int], Step] = {}
         self._fan_out, self._fan_out_at = np.zeros(schedule.topology.n_neurons, dtype=np.int64), 0
 
     def singles(self, k: int) -> Singles:
-        """Every single neuron that is not clamped into tick k."""
+        """Return the hop of every neuron that is not clamped into tick k."""
         key = self.schedule.row_set[k]
         if key not in self._singles:
             s, n, clamped = self.schedule, self.schedule.topology.n_neurons, self.schedule.topology.n_clamped
-            eid = s.out_order[s.out_ptr[clamped] :]  # by source, then destination
+            eid = s.out_order[s.out_ptr[clamped] :]  # sorted by source, then destination
             eid = eid[taken(s.rows[k], s.dst[eid])]
             ends = s.dst[eid]
             ptr = np.zeros(n + 1, dtype=np.int64)
@@ -62,9 +63,9 @@ class Walk:
         return self._singles[key]
 
     def count_singles(self, k: int) -> IntArray:
-        """The same where lists are counted only: of every neuron, how many it leads to at tick k; do not keep it."""
+        """Return the number of rows of tick k that each neuron has edges to, in a shared array. For counting only."""
         s, n, clamped = self.schedule, self.schedule.topology.n_neurons, self.schedule.topology.n_clamped
-        # from the tick that was asked for before, only rows that come or go are looked at
+        # update the result of the previous call: process only rows that differ
         nodes = np.flatnonzero(s.rows[k] ^ s.rows[self._fan_out_at])
         for sign, ends in ((1, nodes[s.rows[k, nodes]]), (-1, nodes[~s.rows[k, nodes]])):
             self._fan_out += sign * counted(n, s.src[in_ranges(ends, s.in_ptr)])
@@ -76,14 +77,14 @@ class Walk:
         return self._fan_out
 
     def ends(self, j: int, k: int) -> Array:
-        """Rows of tick k that neuron j leads to."""
+        """Return the rows of tick k that neuron j has edges to."""
         s = self.schedule
         ends = s.dst[s.out_order[s.out_ptr[j] : s.out_ptr[j + 1]]]
         rows: Array = ends[s.rows[k, ends]]
         return rows.astype(np.uint32)
 
     def state(self, nodes: Array) -> int:
-        """The number of a set of neurons."""
+        """Return the index of a set of neurons."""
         key = fingerprint(nodes)
         found = self._states.get(key)
         if found is None:
@@ -93,14 +94,14 @@ class Walk:
         return found
 
     def follow(self, state: int, k: int) -> Step:
-        """A set of neurons into tick k."""
-        self.walked += 64  # what a step costs besides its edges, in edges
+        """Return the hop of a set of neurons into tick k."""
+        self.walked += 64  # the fixed cost of a step, in edges
         key = (state, self.schedule.row_set[k])
         found = self._steps.get(key)
         if found is None:
             nodes = self._nodes[state]
             eid = self.schedule.leaving(nodes, k)
-            eid.sort()  # by destination, then source
+            eid.sort()  # sorted by destination, then source
             rows, counts = _runs(self.schedule.dst[eid])
             rows = rows.astype(np.uint32, copy=False)
             made = added(self.lists, rows, counts, eid, self.schedule.src)
@@ -111,7 +112,7 @@ class Walk:
 
 
 def _runs(ends: Array) -> tuple[Array, IntArray]:
-    """The neurons in a sorted list, and how often each is in it."""
+    """Return the neurons in a sorted list, and the number of occurrences of each."""
     if len(ends) == 0:
         return ends, np.empty(0, np.int64)
     new = np.empty(len(ends) + 1, dtype=np.bool_)

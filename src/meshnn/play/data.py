@@ -29,28 +29,28 @@ __all__ = ["SETS", "PlayData", "PlayTable", "built_in", "drift"]
 
 @dataclass(frozen=True)
 class BuiltInSet:
-    """A data set that comes with the page."""
+    """A built-in data set."""
 
     title: str
     hidden: int  # neurons of the first net
-    make: Callable[..., Any]  # of random_state
-    paper: str = ""  # what the paper reports
-    figure: float | None = None  # the same as a number
+    make: Callable[..., Any]  # function of random_state
+    paper: str = ""  # the accuracy in the paper, as text
+    figure: float | None = None  # the accuracy in the paper
     features: tuple[str, ...] = ("x", "y")
     classes: tuple[str, ...] = ()
 
 
 def _of_sklearn(name: str, random_state: int) -> Any:
-    """Return the samples of a data set that comes with scikit-learn."""
+    """Return the samples of a data set in scikit-learn."""
     from sklearn import datasets
 
     return getattr(datasets, f"load_{name}")(return_X_y=True)
 
 
 def drift(n_samples: int, begin: int = 0, random_state: int = 0) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Return samples of a stream, from number `begin` on: two classes whose border turns once in 20,000 samples.
+    """Return samples `begin`, `begin + 1`, ... of a stream with two classes, whose border rotates.
 
-    A sample depends on its number and the seed alone, so that any part of the stream can be made again.
+    A turn takes 20,000 samples. A sample depends only on its number and the seed.
 
     >>> from meshnn.play.data import drift
     >>> bool((drift(10, 90)[0] == drift(100)[0][90:]).all())
@@ -87,7 +87,7 @@ SETS = {
 
 @dataclass(frozen=True)
 class PlayData:
-    """Samples as the net gets them, and what they mean."""
+    """Samples after preprocessing, and their meaning."""
 
     name: str  # of a built-in set, or "table"
     title: str
@@ -96,10 +96,10 @@ class PlayData:
     y: NDArray[Any]
     test_X: FloatArray  # noqa: N815
     test_y: NDArray[Any]
-    raw: FloatArray  # (n, n_features) of train, then test, as they were given
+    raw: FloatArray  # (n, n_features) training, then test samples before preprocessing
     scaling: Scaling
     features: tuple[str, ...]
-    classes: tuple[Any, ...]  # of a classification
+    classes: tuple[Any, ...]  # empty for a regression
     hidden: int
     seed: int
     paper: str = ""
@@ -115,12 +115,12 @@ class PlayData:
 
     @property
     def n_features(self) -> int:
-        """Inputs of the net."""
+        """The number of inputs of the net."""
         return len(self.features)
 
     @property
     def n_outputs(self) -> int:
-        """Outputs of the net."""
+        """The number of outputs of the net."""
         return len(self.classes) if self.task == "classify" else 1
 
     @property
@@ -131,16 +131,16 @@ class PlayData:
 
 @dataclass
 class PlayTable:
-    """A table, read as `meshnn fit` reads one; its target can be changed."""
+    """A table, read as by `meshnn fit`; its target can be changed."""
 
     name: str
-    text: str | None  # if it is small enough to go into a link
+    text: str | None  # the text if it is small enough for a link
     table: Any
     notes: list[str]
     target: str = ""
     impute: bool = False
     drop: list[str] = field(default_factory=list)
-    from_file: bool = False  # the page has not sent it and gets its text
+    from_file: bool = False  # from the command line, so that the page needs its text
 
     @classmethod
     def read(cls, path: Path) -> PlayTable:
@@ -154,7 +154,7 @@ class PlayTable:
     def parse(cls, name: Any, text: Any) -> PlayTable:
         """Read the text of a .csv or .tsv file that the page has sent."""
         if not isinstance(name, str) or not isinstance(text, str):
-            raise DataError("a table is text with a name; choose a .csv file")
+            raise DataError("a table needs a name and text; choose a .csv file")
         short = PurePath(name.replace("\\", "/")).name[-80:] or "table.csv"
         if not short.lower().endswith((".csv", ".tsv")):
             raise DataError(f"{short} is not a .csv or .tsv file; save the table as one, or pass it to meshnn play")
@@ -168,7 +168,7 @@ class PlayTable:
             file.write_bytes(text.encode())
             try:
                 found = cls.read(file)
-            except DataError as error:  # with the name that the user knows
+            except DataError as error:  # show the original file name
                 raise DataError(str(error).replace(str(file), short)) from None
         notes = [note.replace(str(file), short) for note in found.notes]
         return replace(found, text=text, table=with_origin(found.table, short), notes=notes, from_file=False)
@@ -179,14 +179,14 @@ class PlayTable:
         return list(self.table.column_names)
 
     def with_choices(self, given: Mapping[str, Any]) -> PlayTable:
-        """Return the table with another target, columns to drop, and whether gaps are filled."""
+        """Return the table with another target, other columns to drop, or filled gaps."""
         target, drop, impute = given.get("target", ""), given.get("drop", []), given.get("impute", False)
         if not isinstance(target, str) or not isinstance(drop, list) or not all(isinstance(c, str) for c in drop):
             raise DataError("target and drop must be names of columns")
         return replace(self, target=target, drop=drop, impute=switch("impute", impute), from_file=False)
 
     def samples(self, seed: int) -> PlayData:
-        """Return the samples; the target is the last column unless another was chosen."""
+        """Return the samples; the default target is the last column."""
         target = self.target or self.columns[-1]
         table, notes = self.table, list(self.notes)
         if table.num_rows > LIMITS.rows:
@@ -221,7 +221,7 @@ def built_in(name: str, seed: int) -> PlayData:
 def _prepared(
     name: str, chosen: BuiltInSet, X: FloatArray, y: NDArray[Any], task: str, seed: int, **more: Any
 ) -> PlayData:
-    """Split the rows, 70% to train and 30% to test, and scale them."""
+    """Split the rows into 70% for training and 30% for the test, and scale them."""
     from sklearn.model_selection import train_test_split
 
     title, classes, stratify = chosen.title, tuple[Any, ...](), None
@@ -229,12 +229,12 @@ def _prepared(
         found, y = np.unique(y, return_inverse=True)
         classes, y = tuple(found.tolist()), y.astype(np.int64)
         if len(classes) < 2:
-            raise DataError(f"{title}: the target has one class only, {classes[0]!r}; choose another one")
+            raise DataError(f"{title}: the target has only one class, {classes[0]!r}; choose another target")
         stratify = y if min(np.bincount(y)) >= 2 and len(y) * 0.3 >= len(classes) else None
     else:
         y = np.asarray(y, np.float64)[:, None]
     if len(y) < 5:
-        raise DataError(f"{title} has {len(y)} rows, expected at least 5 to train and to test on; add rows")
+        raise DataError(f"{title} has {len(y)} rows, expected at least 5 for training and test; add rows")
     train_X, test_X, train_y, test_y = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=stratify)
     loss = loss_named("cross_entropy" if task == "classify" else "squared_error")
     scaling = Scaling.learn(train_X, train_y, None, True, loss)

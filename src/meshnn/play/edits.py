@@ -1,7 +1,7 @@
-"""Edits of a net by hand, by the names of its neurons.
+"""Edits of a net on the page, by the names of its neurons.
 
-Neurons have names that never change (`i0`, `b`, `h3`, `o1`), since their numbers do when a hidden one comes or goes.
-A `Sketch` is a graph in these names; an edit, or undo, makes another sketch of it. `become` then changes the mesh.
+Neurons have permanent names (`i0`, `b`, `h3`, `o1`), because their numbers change when a hidden neuron is added or
+removed. A `Sketch` is a graph in these names; an edit, or undo, makes a new sketch. `become` then changes the mesh.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def names_of(n_inputs: int, bias: bool, hidden: list[str], n_outputs: int) -> li
 
 @dataclass(frozen=True)
 class Sketch:
-    """A graph by the names of its neurons, with weights."""
+    """A graph with weights, by the names of its neurons."""
 
     inputs: int
     outputs: int
     bias: bool
-    hidden: dict[str, str]  # the activation of each
+    hidden: dict[str, str]  # the activation per hidden neuron
     edges: dict[Pair, float]
 
     @classmethod
@@ -54,7 +54,7 @@ class Sketch:
         return names_of(self.inputs, self.bias, list(self.hidden), self.outputs)
 
     def mesh(self, ticks: int) -> Mesh:
-        """Return the net; refuse more than the page can show, and outputs that no input reaches."""
+        """Return the net; raise an error if it exceeds the limits of the page or an output is unreachable."""
         if len(self.hidden) > LIMITS.hidden or len(self.edges) > LIMITS.edges:
             raise MeshError(f"{len(self.hidden)} hidden neurons and {len(self.edges):,} edges, expected at most "
                             f"{LIMITS.hidden} and {LIMITS.edges:,}; remove some")  # fmt: skip
@@ -65,21 +65,21 @@ class Sketch:
         return Mesh(topology, ticks, list(self.hidden.values()) or "tanh", weights=weights, dtype="float64")
 
     def with_edges(self, edges: dict[Pair, float]) -> Sketch:
-        """Return the sketch with more edges."""
+        """Return the sketch with additional edges."""
         return replace(self, edges=self.edges | edges)
 
     def with_edge(self, src: str, dst: str, rng: np.random.Generator) -> Sketch:
         """Return the sketch with an edge from one neuron to another.
 
-        Its weight is 0, so that the net computes the same as before; but random into a neuron without outgoing
-        weights, where all gradients would stay 0.
+        Its weight is 0, so that the outputs do not change. Into a neuron without outgoing weights it is random, because
+        otherwise all gradients would remain 0.
         """
         if missing := [name for name in (src, dst) if name not in self.names]:
-            raise MeshError(f"there is no neuron {missing[0][:20]!r}; perhaps it has been removed")
+            raise MeshError(f"there is no neuron {missing[0][:20]!r}; it may have been removed")
         if dst == "b" or dst.startswith("i"):
             raise MeshError(f"an edge into {dst} would be dead: inputs and bias are clamped at every tick")
         if (src, dst) in self.edges:
-            raise MeshError(f"there is an edge from {src} to {dst} already")
+            raise MeshError(f"the edge from {src} to {dst} exists already")
         used = dst.startswith("o") or any(w != 0 for (a, b), w in self.edges.items() if a == dst and b != dst)
         weight = 0.0 if used else float(rng.standard_normal() / np.sqrt(1 + sum(b == dst for _, b in self.edges)))
         return self.with_edges({(src, dst): weight})
@@ -93,7 +93,7 @@ class Sketch:
     def with_neuron(self, bare: bool, activation: str, rng: np.random.Generator) -> tuple[Sketch, str]:
         """Return the sketch with one more hidden neuron, and its name.
 
-        Unless it is bare it reads all inputs and feeds all outputs, with weights of 0: the net computes the same.
+        Unless it is bare, it has edges from all inputs and to all outputs with weight 0, which do not change outputs.
         """
         name = f"h{max((int(other[1:]) for other in self.hidden), default=-1) + 1}"
         edges: dict[Pair, float] = {}
@@ -113,24 +113,25 @@ class Sketch:
         return replace(self, hidden=hidden, edges={pair: w for pair, w in self.edges.items() if name not in pair})
 
     def with_activation(self, name: str, activation: str) -> Sketch:
-        """Return the sketch with another activation of one hidden neuron, or of all of them (`*`)."""
+        """Return the sketch with another activation of one hidden neuron, or of all (`*`)."""
         if name != "*" and name not in self.hidden:
-            raise MeshError(f"{name} is not a hidden neuron; inputs have no activation, and outputs are sums")
+            raise MeshError(f"{name} is not a hidden neuron; only their activations can be changed")
         hidden = {other: activation if name in ("*", other) else kind for other, kind in self.hidden.items()}
         return replace(self, hidden=hidden)
 
 
 def become(mesh: Mesh, names: list[str], wanted: Mesh, after: list[str], whole: bool) -> tuple[Growth, Change]:
-    """Change a mesh in place; edges that stay keep their weights, unless `whole` takes all weights.
+    """Change a mesh in place. Remaining edges keep their weights, unless `whole` copies all weights.
 
-    `names` are those of its neurons, `after` those of the wanted one. Returns what streams and solvers need to go on.
+    `names` are the current names of its neurons, `after` those in the wanted graph. Return the data with which streams
+    and solvers continue.
     """
     t, topology, ticks = mesh.topology, wanted.topology, mesh.ticks
     index = {(names[src], names[dst]): k for k, (src, dst) in enumerate(zip(t.src, t.dst, strict=True))}
     ends = zip(topology.src, topology.dst, strict=True)
     origin: IntArray = np.array([index.get((after[src], after[dst]), -1) for src, dst in ends], np.int64)
     weights = wanted.weights if whole else np.where(origin >= 0, mesh.weights[origin], wanted.weights)
-    mesh.ticks = max(ticks, wanted.ticks)  # with which both graphs reach their outputs
+    mesh.ticks = max(ticks, wanted.ticks)  # the number with which both graphs reach their outputs
     mesh.replace(topology, weights, wanted.codes)
     mesh.ticks = wanted.ticks
     before = {name: k for k, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""How a net is trained: `lm` and `adam` on all samples again and again, `stream` on one sample after the other."""
+"""Training of a net: `lm` and `adam` on all samples repeatedly, `stream` on one sample after the other."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ SOLVERS = ("lm", "adam", "stream", "stream-adam")
 class LearnResult(NamedTuple):
     """The result of some epochs, or of some samples of a stream."""
 
-    loss: float  # without penalties, so that nets and solvers can be compared
-    accuracy: float  # of the training samples; NaN in a regression
+    loss: float  # without regularisation, so that nets and solvers can be compared
+    accuracy: float  # on the training samples; NaN in a regression
     note: str = ""
     finished: bool = False
 
 
 def check_work(mesh: Mesh, data: PlayData, solver: str) -> None:
-    """Refuse nets and samples for which an iteration of lm would take seconds."""
+    """Raise an error if an iteration of lm would take seconds."""
     live, count = len(mesh.live_parameters()), len(data.y)
     work = live**2 * (float(count) * loss_named(data.loss).columns(data.n_outputs) + live / 3)
     if solver == LM.name and work > LIMITS.lm_work:
         raise MeshError(
             f"an iteration of lm with {live:,} edges and {count:,} samples takes {work:.1g} multiply-adds, expected at "
-            f"most {LIMITS.lm_work:.1g}; take adam, or prune the net"
+            f"most {LIMITS.lm_work:.1g}; use adam, or prune the net"
         )
 
 
@@ -48,7 +48,7 @@ class BatchLearner:
     """`lm` or `adam` on all samples."""
 
     unit = "epoch"
-    units = 1  # of the next slice
+    units = 1  # epochs in the next slice
 
     def __init__(self, mesh: Mesh, data: PlayData, solver: str, rate: float, done: int) -> None:
         check_work(mesh, data, solver)
@@ -61,11 +61,11 @@ class BatchLearner:
 
     @property
     def done(self) -> int:
-        """Epochs so far."""
+        """The number of epochs so far."""
         return int(self.before + self.solver.epoch)
 
     def advance(self, most: int) -> LearnResult:
-        """Train for at most so many epochs; lm for one iteration."""
+        """Train for at most `most` epochs, or for one iteration of lm."""
         made = self.solver.advance(most)
         note = made.note or (f"lm has converged: {made.finished}" if made.finished else "")
         accuracy = self.samples.accuracy(made.correct) if self.samples.loss.classifies else math.nan
@@ -76,20 +76,20 @@ class BatchLearner:
         return LearnResult(loss, accuracy, note, bool(made.finished))
 
     def rewire(self, growth: Growth, change: Change) -> None:
-        """Go on after an edit; edges that stay keep their moments, or penalties."""
+        """Continue after an edit; remaining edges keep their moments or penalties."""
         self.solver.rewire(change)
 
     def set_rate(self, rate: float) -> None:
-        """Set the learning rate of adam; reductions after divergence are forgotten."""
+        """Set the learning rate of adam and discard reductions after divergence."""
         if isinstance(self.solver, FirstOrderRun):
             self.solver.set_rate(rate)
 
 
 class StreamLearner:
-    """A stream, test then train: each sample is predicted, then learned; samples of a table repeat, shuffled."""
+    """Predicts, then learns, each sample of a stream; samples of a table are repeated in random order."""
 
     unit = "sample"
-    units = 1  # of the next slice
+    units = 1  # samples in the next slice
 
     def __init__(self, mesh: Mesh, data: PlayData, solver: str, rate: float, done: int) -> None:
         self.mesh, self.data, self.rate, self.done = mesh, data, rate, done
@@ -105,11 +105,11 @@ class StreamLearner:
         return self.mesh.stream(self.data.loss, "adam", memory="none", rate=self.rate)
 
     def advance(self, most: int) -> LearnResult:
-        """Learn so many samples."""
+        """Learn `most` samples."""
         X, y = self._next(most)
         out = np.asarray(self.stream.run(X, y), np.float64)
         if not np.isfinite(self.mesh.weights).all():
-            raise MeshError("the weights are no longer finite; lower the rate, or draw new weights")
+            raise MeshError("the weights are not finite; lower the rate, or draw new weights")
         if self.data.task == "classify":
             top = out.max(axis=1, keepdims=True)
             losses = np.log(np.exp(out - top).sum(axis=1)) + top[:, 0] - out[np.arange(len(y)), y]
@@ -130,14 +130,14 @@ class StreamLearner:
         return self.data.X[rows], self.data.y[rows]
 
     def rewire(self, growth: Growth, change: Change) -> None:
-        """Go on after an edit; states, influences and covariances are kept, but not if the ticks have changed."""
+        """Continue after an edit; states, influences and covariances are kept unless the ticks have changed."""
         if self.stream.ticks_per_sample != self.mesh.ticks:
             self.stream = self._new()
             return
         self.stream.grow(growth, self.mesh.values, self.mesh.codes, self.mesh.ties, change.parameters)
 
     def set_rate(self, rate: float) -> None:
-        """Set the learning rate of adam; its moments start at 0 again."""
+        """Set the learning rate of adam and reset its moments."""
         self.rate = rate
         if not self.filters:
             self.stream = self._new()

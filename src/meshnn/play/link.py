@@ -1,4 +1,4 @@
-"""`LinkState`: what a link of the page holds, checked; it may come from anybody."""
+"""`LinkState`: the validated contents of a link of the page. Links are untrusted input."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class LinkState(NamedTuple):
     pace: int
     seed: int
     done: int
-    name: str  # of a set, or "table"
-    table: dict[str, Any] | None  # as the page sends one
+    name: str  # name of a data set, or "table"
+    table: dict[str, Any] | None  # in the format of the page
 
 
 def checked_state(given: Any) -> LinkState:
-    """Return the state that a link holds; raise a `MeshError` if it holds none."""
+    """Return the state in a link; raise a `MeshError` if it is invalid."""
     try:
         return _read(given)
     except MeshError as error:
@@ -45,7 +45,7 @@ def checked_state(given: Any) -> LinkState:
 def _read(given: Any) -> LinkState:
     version = whole_number("version", given["v"])
     if version != 1:
-        raise MeshError(f"it is of version {version}, expected 1; upgrade meshnn")
+        raise MeshError(f"it has version {version}, expected 1; upgrade meshnn")
     table = given["data"].get("table")
     return LinkState(
         sketch=_sketch(given),
@@ -62,11 +62,11 @@ def _read(given: Any) -> LinkState:
 
 
 def _sketch(given: Any) -> Sketch:
-    """Return the graph of a link, with its weights."""
+    """Return the graph in a link with its weights."""
     inputs, outputs = (whole_number(name, given[name], least=1, most=1000) for name in ("inputs", "outputs"))
     hidden = {str(name): known("activation", kind, ACTIVATIONS) for name, kind in given["hidden"]}
     if len(hidden) != len(given["hidden"]) or not all(re.fullmatch("h[0-9]{1,8}", name) for name in hidden):
-        raise MeshError("hidden neurons must have different names like h0")
+        raise MeshError("hidden neurons must have unique names such as h0")
     sketch = Sketch(inputs, outputs, switch("bias", given["bias"]), hidden, {})
     names, edges = sketch.names, {}
     for src, dst, weight in given["edges"]:
@@ -78,12 +78,12 @@ def _sketch(given: Any) -> Sketch:
 
 
 def learning_rate(rate: Any) -> float:
-    """Return a learning rate from the page."""
+    """Check a learning rate from the page."""
     return real_number("rate", rate, "a number from 0.00001 to 10", lambda v: 1e-5 <= v <= 10)
 
 
 def checked_pace(pace: Any) -> int:
-    """Return one of the paces."""
+    """Check a pace from the page."""
     found = whole_number("pace", pace, least=0)
     if found not in LIMITS.paces:
         raise MeshError(f"pace must be one of {', '.join(map(str, LIMITS.paces))}, got {found}")

@@ -1,4 +1,4 @@
-"""`PlayNet`: a net, its samples and its solver; it is trained in short slices, edited, and edits are undone."""
+"""`PlayNet`: a net with its samples and solver, which is trained in short slices and can be edited."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class UndoStep(NamedTuple):
 
     sketch: Sketch
     ticks: int
-    whole: bool  # all weights are restored, not only those of edges that come back
+    whole: bool  # restore all weights, not only those of edges that come back
 
 
 class PlayNet:
-    """A net that is trained, edited and watched; other samples or another kind of graph make another one."""
+    """A net that is trained, edited and shown. Incompatible samples or another kind of graph make a new one."""
 
     _versions = itertools.count()
 
@@ -52,7 +52,7 @@ class PlayNet:
         self.solver, self.rate, self.budget = solver, rate, budget
         self.learner = new_learner(mesh, data, solver, rate, done)
         self.samples = as_samples(mesh, data.X, data.y, data.loss)
-        self.sample: NDArray[Any] = data.X[:1]  # whose states are shown
+        self.sample: NDArray[Any] = data.X[:1]  # the sample whose states are shown
         self.rng = np.random.default_rng([data.seed, 1])
         self.undone: list[UndoStep] = []
         self.redone: list[UndoStep] = []
@@ -70,7 +70,7 @@ class PlayNet:
 
     @classmethod
     def restored(cls, state: LinkState, data: PlayData) -> PlayNet:
-        """Return the net that a link holds."""
+        """Return the net in a link."""
         wanted, sizes = state.sketch, (len(data.features), data.n_outputs)
         if (wanted.inputs, wanted.outputs) != sizes:
             raise MeshError(
@@ -81,7 +81,7 @@ class PlayNet:
         return cls(data, wanted.mesh(state.ticks), wanted.names, **settings)
 
     def on(self, data: PlayData) -> PlayNet:
-        """Return the net on other samples; a new one if it does not fit them."""
+        """Return the net with other samples; a new net if their sizes differ."""
         before, solver = self.data, self.solver
         if data.streams and not solver.startswith("stream"):
             solver = "stream"
@@ -95,7 +95,7 @@ class PlayNet:
         return PlayNet.new(data, solver=solver, **settings)
 
     def replaced(self, kind: str, hidden: int) -> PlayNet:
-        """Return a net with another kind of graph, from which undo leads back to this one."""
+        """Return a net with another kind of graph; undo returns to the current net."""
         made = PlayNet.new(self.data, kind, hidden, solver=self.solver, rate=self.rate, budget=self.budget)
         made.undone, made.sample = [*self.undone, self.step_back(whole=True)][-LIMITS.undo :], self.sample
         return made
@@ -109,7 +109,7 @@ class PlayNet:
         self._start_counting()
 
     def set_solver(self, solver: str) -> None:
-        """Go on with another solver."""
+        """Continue with another solver."""
         self.learner = new_learner(self.mesh, self.data, solver, self.rate)
         self.solver = solver
 
@@ -119,7 +119,7 @@ class PlayNet:
         self.version = next(self._versions)
 
     def measure(self) -> None:
-        """Evaluate the net as it is on the samples; a stream has none to evaluate it on."""
+        """Evaluate the net on the samples, if it is not on a stream."""
         if not self.data.streams:
             loss, correct = self.samples.evaluate(self.mesh, 1)
             accuracy = self.samples.accuracy(correct) if self.data.task == "classify" else math.nan
@@ -132,11 +132,11 @@ class PlayNet:
         return Sketch.of(self.mesh, self.names)
 
     def step_back(self, whole: bool = False) -> UndoStep:
-        """Return what undo would go back to."""
+        """Return the current state for undo."""
         return UndoStep(self.sketch(), self.mesh.ticks, whole)
 
     def edit(self, wanted: Sketch, ticks: int | None = None) -> None:
-        """Change the graph, or the ticks, while it learns; edges are not added beyond the budget."""
+        """Change the graph or the ticks during training; edges above the budget raise an error."""
         count, before = len(wanted.edges), self.step_back()
         if count > max(self.budget, self.mesh.topology.n_edges):
             raise MeshError(f"{count:,} edges are more than the budget of {self.budget:,}; raise it, or prune")
@@ -147,7 +147,7 @@ class PlayNet:
         self.undone, self.redone = [*self.undone[1 - LIMITS.undo :], before], []
 
     def undo(self, redo: bool = False) -> None:
-        """Take the last edit back, or the last undo."""
+        """Undo the last edit, or redo the last undone one."""
         steps, others = (self.redone, self.undone) if redo else (self.undone, self.redone)
         if not steps:
             raise MeshError(f"there is nothing to {'redo' if redo else 'undo'}")
@@ -158,14 +158,14 @@ class PlayNet:
         others.append(before)
 
     def _become(self, wanted: Sketch, ticks: int, whole: bool = False) -> None:
-        """Change mesh and solver; a graph that one of them refuses changes nothing."""
+        """Change mesh and solver; if one of them raises an error, nothing changes."""
         mesh, names = wanted.mesh(ticks), wanted.names
         check_work(mesh, self.data, self.solver)
         self.learner.rewire(*become(self.mesh, self.names, mesh, names, whole))
         self.names, self.version, self.moved = names, next(self._versions), True
 
     def grow(self) -> str:
-        """Add the absent edges with the largest gradients, a tenth of those there are, within the budget."""
+        """Add the absent edges with the largest gradients, within the budget: a tenth of the number of edges."""
         count = self.mesh.topology.n_edges
         room = min(max(round(LIMITS.share * count), 1), self.budget - count)
         if room < 1:
@@ -174,37 +174,37 @@ class PlayNet:
         best = np.argsort(-np.abs(scores), kind="stable")[:room]
         best = best[scores[best] != 0]
         if not len(best):
-            raise MeshError("no absent edge has a gradient now: none would change the loss")
+            raise MeshError("no absent edge has a gradient: none would change the loss")
         self.edit(self.sketch().with_edges({(self.names[src[k]], self.names[dst[k]]): 0.0 for k in best.tolist()}))
         return f"{len(best)} edges added, those with the largest gradients"
 
     def prune(self) -> str:
-        """Remove the least important edges, dead ones first: a tenth, or all that are above the budget."""
+        """Remove the least important edges, dead ones first: a tenth, or all above the budget."""
         mesh, names, t = self.mesh, self.names, self.mesh.topology
         goal = max(round(LIMITS.share * t.n_edges), t.n_edges - self.budget, 1)
         samples = self._recent()
         view = View(mesh, samples, self.rng, Allowed(t), Lineage(t), True, 0, 1)
         gone = weakest(view, importance("saliency", mesh, samples, self.rng), goal, bias=False)
         if not gone.any():
-            raise MeshError("no edge can be removed: each is on the last path to an output, or of the bias")
+            raise MeshError("no edge can be removed: each is on the last path to an output, or comes from the bias")
         pairs = {(names[s], names[d]) for s, d in zip(t.src[gone].tolist(), t.dst[gone].tolist(), strict=True)}
         self.edit(self.sketch().without_edges(pairs))
-        rest = "; the others are on the last path to an output, or of the bias" if len(pairs) < goal else ""
+        rest = "; the others are on the last path to an output, or come from the bias" if len(pairs) < goal else ""
         return f"{len(pairs)} edges pruned, the least important ones{rest}"
 
     def _recent(self) -> InMemorySamples:
-        """Return the samples; of a stream the last ones."""
+        """Return the samples; for a stream, the last ones."""
         if not self.data.streams:
             return self.samples
         X, y = drift(500, max(self.learner.done - 500, 0), self.data.seed)
         return as_samples(self.mesh, self.data.scaling.inputs(X), y, self.data.loss)
 
     def absent(self, src: int | None = None, dst: int | None = None) -> tuple[Any, Any, Any]:
-        """Return sources and destinations of absent edges, and the gradient that each would have with weight 0."""
+        """Return sources and destinations of absent edges, and the gradient of each at weight 0."""
         t = self.mesh.topology
         there = np.zeros((t.n_neurons, t.n_neurons), np.bool_)
         there[t.src, t.dst] = True
-        there[:, : t.n_clamped] = True  # these would be dead
+        there[:, : t.n_clamped] = True  # edges into these neurons would be dead
         if src is not None:
             there[np.arange(t.n_neurons) != src] = True
         if dst is not None:
@@ -229,7 +229,7 @@ def _new_graph(data: PlayData, kind: str, hidden: int) -> Topology:
         if whole.n_edges <= 400:
             return whole
         allowed = Topology.mesh(*sizes, feedback=False).n_edges - hidden - sizes[2]
-        share = min((1000 - hidden - sizes[2]) / allowed, 1.0)  # more edges cannot be told apart on the page
+        share = min((1000 - hidden - sizes[2]) / allowed, 1.0)  # the page cannot show more edges distinctly
         return Topology.mesh(*sizes, density=max(share, 0.05), feedback=False, random_state=data.seed)
     if kind == "layered":
         return Topology.layered(sizes)

@@ -1,4 +1,4 @@
-"""Exports of the page: models as files, and lines of Python that train the same net."""
+"""Exports of the page: model files, and Python code that trains the same net."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["exported", "model_of", "python_of"]
 
 
 def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
-    """Return a fitted estimator: the net with its scaling and classes."""
+    """Return a fitted estimator with the net, its scaling and its classes."""
     preprocessing = Preprocessing(len(data.features), None, data.encoder, data.scaling)
     tree: dict[str, Any] = {
         "kind": "classifier" if data.task == "classify" else "regressor",
@@ -72,7 +72,7 @@ def exported(what: str, net: PlayNet) -> tuple[str, bytes]:
 
 
 def python_of(mesh: Mesh, data: PlayData, solver: str, rate: float, done: int = 0) -> str:
-    """Return lines of Python that train the same net on the same samples."""
+    """Return Python code that trains the same net on the same samples."""
     t, classify, streams = mesh.topology, data.task == "classify", solver.startswith("stream")
     kinds = mesh.activations[: t.n_hidden]
     kind = repr(kinds[0] if len(set(kinds)) == 1 else kinds) if kinds else '"tanh"'
@@ -98,7 +98,7 @@ def python_of(mesh: Mesh, data: PlayData, solver: str, rate: float, done: int = 
         if solver == "adam":
             imports.append("from meshnn.training import Adam")
             how = f"solver=Adam(learning_rate={rate:g}), l2=0.0001"
-            if done >= 200:  # after fewer epochs `fit` chooses their number
+            if done >= 200:  # with fewer epochs, `fit` chooses their number
                 how += f", max_epochs={min(done, 2000)}"
         split = f"test_size=0.3{', stratify=y' if classify else ''}, random_state={data.seed}"
         lines.insert(-1, f"X, X_test, y, y_test = train_test_split(X, y, {split})")
@@ -109,7 +109,7 @@ def python_of(mesh: Mesh, data: PlayData, solver: str, rate: float, done: int = 
 
 
 def _samples(data: PlayData, count: str) -> list[str]:
-    """Return lines that make X and y; `count` is the number of samples of a stream."""
+    """Return code that makes X and y; `count` is the number of samples of a stream."""
     if data.streams:
         return ["from meshnn.play.data import drift", f"X, y = drift({count}, random_state={data.seed})"]
     if data.encoder is not None:

@@ -1,8 +1,8 @@
-"""The server of `meshnn play`: one page and its socket, for requests from this machine that know the token.
+"""The server of `meshnn play`: a page and its socket, for local requests with the token.
 
-Other pages of the same browser can send requests to 127.0.0.1, too. They do not know the token; besides, requests whose
-Host is not this server (DNS rebinding) or whose Origin is another page are refused. The page shows the reasons that
-sockets are closed for.
+Other pages in the browser can also send requests to 127.0.0.1, but without the token. Requests whose Host is not this
+server (DNS rebinding) or whose Origin is another page are refused. The page shows the reason for which a socket is
+closed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["new_app", "new_server"]
 
 
 class _Guard:
-    """Middleware that refuses requests without the token or from other pages, and protects all responses."""
+    """Middleware that refuses requests without the token or from other pages, and adds security headers."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self.app, self.token = app, token
@@ -57,7 +57,8 @@ class _Guard:
         elif scope["type"] == "http":
             await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, protected)
         else:
-            await WebSocket(scope, receive, send).close(4003, refusal)  # before it is accepted: 403
+            # closing before the connection is accepted gives status 403
+            await WebSocket(scope, receive, send).close(4003, refusal)
 
     def _refusal(self, scope: Scope) -> str:
         headers = Headers(scope=scope)
@@ -68,18 +69,18 @@ class _Guard:
             return "the request comes from another page"
         given = scope["path"].split("/")[1]
         if not secrets.compare_digest(given.encode("utf-8", "replace"), self.token.encode()):
-            return "the token in the address is wrong; open the address that meshnn play has printed"
+            return "the token in the address is wrong; open the address that meshnn play prints"
         return ""
 
 
 def new_app(port: int, token: str, path: str | None = None, target: str = "") -> ASGIApp:
-    """Return the application: the page, its script and style, and its socket; `path` is the first table."""
+    """Return the application with the page, its assets and its socket; `path` is the first table."""
     open_pages: set[PageWorker] = set()
 
     async def learning(page: WebSocket) -> None:
         await page.accept()
         if len(open_pages) >= LIMITS.pages:
-            await page.close(4001, f"{LIMITS.pages} pages are open already; close one, then reload this one")
+            await page.close(4001, f"{LIMITS.pages} pages are open, the maximum; close one, then reload this page")
             return
         worker = PageWorker(path, target)
         open_pages.add(worker)
@@ -95,11 +96,11 @@ def new_app(port: int, token: str, path: str | None = None, target: str = "") ->
 
 
 async def connect_page(page: WebSocket, worker: PageWorker) -> None:
-    """Pass orders to the process and messages to the page, until one of them is gone or the page stops reading."""
+    """Pass orders to the process and messages to the page until one of them ends or the page stops reading."""
 
     async def orders() -> None:
         while (received := await page.receive())["type"] != "websocket.disconnect":
-            text = received.get("text")  # bytes are no order, and are refused as "null" is
+            text = received.get("text")  # bytes are not an order; they are refused like "null"
             await worker.send("null" if text is None else text)
 
     async def messages() -> None:
@@ -108,7 +109,7 @@ async def connect_page(page: WebSocket, worker: PageWorker) -> None:
             try:
                 await asyncio.wait_for(sending, LIMITS.unread)
             except TimeoutError:
-                await _close(page, 4004, f"the page has not read for {LIMITS.unread:g} s; reload it")
+                await _close(page, 4004, f"the page received nothing for {LIMITS.unread:g} s; reload it")
                 return
         await _close(page, 4002, "the training process has ended; reload the page")
 
@@ -124,13 +125,13 @@ async def connect_page(page: WebSocket, worker: PageWorker) -> None:
 
 
 async def _close(page: WebSocket, code: int, reason: str) -> None:
-    """Close a page that may be gone, or may not take this message either."""
+    """Close a page, ignoring errors if it is already closed."""
     with suppress(RuntimeError, TimeoutError):
         await asyncio.wait_for(page.close(code, reason), LIMITS.grace)
 
 
 def new_server(listener: socket.socket, token: str, path: str | None, target: str) -> uvicorn.Server:
-    """Return a server for a socket that listens."""
+    """Return a server for a listening socket."""
     app = new_app(listener.getsockname()[1], token, path, target)
     return uvicorn.Server(uvicorn.Config(
         app, log_level="error", access_log=False, ws_max_size=LIMITS.message, ws="websockets-sansio",

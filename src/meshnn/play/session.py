@@ -1,4 +1,4 @@
-"""`PlaySession`: takes orders from a page between short slices of training, and returns messages for it."""
+"""`PlaySession`: executes orders from a page between short slices of training, and returns messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from meshnn.play.limits import LIMITS
 from meshnn.play.link import checked_pace, checked_state, learning_rate
 from meshnn.play.net import GRAPHS, PlayNet
 from meshnn.play.outputs import exported, python_of
-from meshnn.play.views import Message, packed, said
+from meshnn.play.views import Message, json_message, packed
 
 __all__ = ["PlaySession"]
 
@@ -29,9 +29,9 @@ Messages = Iterator[Message]
 
 
 class PlaySession:
-    """The net of one page. `receive` takes an order, `advance` trains for a moment; both return messages.
+    """The net of one page. `receive` executes an order, `advance` trains for a moment; both return messages.
 
-    The order "edge" is done by the method `_do_edge`, and so on.
+    The method `_do_edge` executes the order "edge", and so on.
     """
 
     def __init__(self, path: Path | None = None, target: str = "") -> None:
@@ -47,40 +47,42 @@ class PlaySession:
                 self.table.target = target
                 data = self.table.samples(0)
             except MeshError as error:
-                self.opening.append(said("error", text=str(error)))
+                self.opening.append(json_message("error", text=str(error)))
         self.net = PlayNet.new(data)
 
     def receive(self, message: str) -> list[Message]:
-        """Do what the page asks for; an error is returned as a message of one sentence, and changes nothing."""
+        """Execute an order of the page. An error is returned as a one-sentence message and changes nothing."""
         try:
             order = json.loads(message)
         except (ValueError, RecursionError):
-            return [said("error", text="the page sent something that is not JSON; reload it")]
+            return [json_message("error", text="the message from the page is not JSON; reload the page")]
         name = order.get("do") if isinstance(order, dict) else None
         handler = getattr(self, f"_do_{name}", None) if isinstance(name, str) else None
         if handler is None:
-            return [said("error", text=f"there is no order {str(name)[:40]!r}; reload the page")]
-        found: list[Message] = []  # also what comes before an error
+            return [json_message("error", text=f"the order {str(name)[:40]!r} is unknown; reload the page")]
+        found: list[Message] = []  # keeps the messages before an error
         try:
             found.extend(handler(order))
         except MeshError as error:
-            found.append(said("error", text=str(error), order=name))
+            found.append(json_message("error", text=str(error), order=name))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
             what = f"{type(error).__name__}: {error}"[:120]
-            found.append(said("error", text=f"the order {name!r} is not valid ({what}); reload the page", order=name))
+            found.append(
+                json_message("error", text=f"the order {name!r} is not valid ({what}); reload the page", order=name)
+            )
         return found
 
     # -- training ------------------------------------------------------------------------------------------------
 
     @property
     def waits(self) -> float:
-        """Seconds that may pass before `advance` is called, if no order comes."""
+        """The seconds until `advance` must be called if no order arrives."""
         if not self.running:
             return 60.0
         return 0.0 if self.pace == 0 or self.credit >= 1 else min(1 / self.pace, 0.02)
 
     def advance(self) -> list[Message]:
-        """Train for a moment, if it is running."""
+        """Train for a moment if training is running."""
         if not self.running:
             return []
         now = time.perf_counter()
@@ -101,13 +103,13 @@ class PlaySession:
         except MeshError as error:
             self.running = False
             yield self._settings()
-            yield said("error", text=str(error))
+            yield json_message("error", text=str(error))
             return
         took, net.moved = time.perf_counter() - began, True
         highest = min(max(2 * most, net.learner.units), LIMITS.slice_units)
         net.learner.units = int(np.clip(most * LIMITS.slice / max(took, 1e-5), 1, highest))
         if net.result.note:
-            yield said("said", text=net.result.note)
+            yield json_message("status", text=net.result.note)
         if net.result.finished:
             self.running = False
             yield self._settings()
@@ -146,7 +148,7 @@ class PlaySession:
     # -- messages ------------------------------------------------------------------------------------------------
 
     def _do_hello(self, order: Order) -> Messages:
-        yield said(
+        yield json_message(
             "hello", sets={name: chosen.title for name, chosen in SETS.items()}, solvers=SOLVERS, graphs=GRAPHS,
             activations=list(ACTIVATIONS), paces=LIMITS.paces, table=views.table_facts(self.table),
         )  # fmt: skip
@@ -163,7 +165,7 @@ class PlaySession:
 
     def _changed(self) -> Messages:
         """Yield the graph, a frame and the settings, after an edit."""
-        if not self.running:  # else the next slice of training measures the net
+        if not self.running:  # otherwise the next slice of training evaluates the net
             self.net.measure()
         yield views.graph_message(self.net)
         yield from self._frames()
@@ -172,7 +174,7 @@ class PlaySession:
     def _frames(self, only_due: bool = False) -> Messages:
         """Yield a frame, and a picture if one is due.
 
-        A page that has not acknowledged earlier frames gets the newest one when it does, and none in between.
+        A page that has not acknowledged earlier frames gets only the newest one when it does.
         """
         now = time.perf_counter()
         if only_due and now - self.last_frame < LIMITS.frame:
@@ -224,9 +226,9 @@ class PlaySession:
         yield from self._take_table(self._given_table(), order)
 
     def _take_table(self, table: PlayTable, order: Order) -> Messages:
-        """Train on a table; one without a usable target is kept, so that another target can be chosen."""
+        """Train on a table; a table without a usable target is kept, so that another target can be chosen."""
         self.table = table.with_choices(order)
-        yield said("table", **views.table_facts(self.table))
+        yield json_message("table", **views.table_facts(self.table))
         yield from self._take(self.table.samples(self.net.data.seed))
 
     def _do_sample(self, order: Order) -> Messages:
@@ -237,7 +239,7 @@ class PlaySession:
             bound = ("a number from -1e9 to 1e9", lambda v: -1e9 <= v <= 1e9)
             raw = np.array([real_number("point", value, *bound) for value in order["point"]])
             if len(raw) != len(data.features):
-                raise MeshError(f"a point has {len(data.features)} numbers here, got {len(raw)}")
+                raise MeshError(f"a point needs {len(data.features)} numbers, got {len(raw)}")
         self.net.sample = data.scaling.inputs(raw[None])
         yield from self._frames()
 
@@ -259,7 +261,7 @@ class PlaySession:
         if switch("add", order["add"]):
             kind = next(iter(sketch.hidden.values()), "tanh")
             wanted, name = sketch.with_neuron(switch("bare", order.get("bare", False)), kind, self.net.rng)
-            messages = [said("born", id=name)]
+            messages = [json_message("born", id=name)]
         else:
             wanted, messages = sketch.without_neuron(str(order["id"])), []
         self.net.edit(wanted)
@@ -269,7 +271,7 @@ class PlaySession:
     def _do_grow(self, order: Order) -> Messages:
         text = self.net.grow() if order["do"] == "grow" else self.net.prune()
         yield from self._changed()
-        yield said("said", text=text)
+        yield json_message("status", text=text)
 
     _do_prune = _do_grow
 
@@ -290,16 +292,16 @@ class PlaySession:
         yield from self._changed()
 
     def _do_scores(self, order: Order) -> Messages:
-        """Yield gradients of absent edges: of one, of all that leave a neuron, or the largest of all."""
+        """Yield gradients of absent edges: of one edge, of all that leave a neuron, or the largest of all."""
         names = {name: k for k, name in enumerate(self.net.names)}
         src, dst = (names.get(str(order[end]), -1) if end in order else None for end in ("src", "dst"))
         if src == -1 or dst == -1:
-            raise MeshError("that neuron has been removed")
+            raise MeshError("the neuron has been removed")
         sources, targets, scores = self.net.absent(src, dst)
         best = np.argsort(-np.abs(scores), kind="stable")
         best = best if src is not None else best[: LIMITS.candidates]
         found = [[self.net.names[sources[k]], self.net.names[targets[k]], float(scores[k])] for k in best.tolist()]
-        yield said("scores", edges=found, src=order.get("src"), dst=order.get("dst"), version=self.net.version)
+        yield json_message("scores", edges=found, src=order.get("src"), dst=order.get("dst"), version=self.net.version)
 
     # -- files and links -----------------------------------------------------------------------------------------
 
@@ -309,7 +311,7 @@ class PlaySession:
 
     def _do_python(self, order: Order) -> Messages:
         net = self.net
-        yield said("python", text=python_of(net.mesh, net.data, net.solver, net.rate, net.learner.done))
+        yield json_message("python", text=python_of(net.mesh, net.data, net.solver, net.rate, net.learner.done))
 
     def _do_restore(self, order: Order) -> Messages:
         state, table = checked_state(order["state"]), None
@@ -321,11 +323,11 @@ class PlaySession:
                 held = PlayTable.parse(name, text)
             elif held is None or held.name != name:
                 raise MeshError(f"this link needs the table {name[:80]}, which is too large for it: "
-                                "load that first, then open the link again")  # fmt: skip
+                                "load the table first, then open the link again")  # fmt: skip
             table = held.with_choices(state.table)
             data = table.samples(state.seed)
         self.net, self.pace = PlayNet.restored(state, data), state.pace
         if table is not None:
             self.table = table
-            yield said("table", **views.table_facts(table))
+            yield json_message("table", **views.table_facts(table))
         yield from self._everything()

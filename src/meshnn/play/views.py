@@ -1,4 +1,4 @@
-"""Messages to the page about a net: its samples, its graph, its states and its decisions."""
+"""Messages to the page: the samples, graph, states and decision regions of a net."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from meshnn.play.data import PlayData, PlayTable, drift
 from meshnn.play.limits import LIMITS
 from meshnn.play.net import PlayNet
 
-__all__ = ["Message", "data_message", "frame", "graph_message", "packed", "picture", "said", "settings_message",
-           "table_facts"]  # fmt: skip
+__all__ = ["Message", "data_message", "frame", "graph_message", "json_message", "packed", "picture",
+           "settings_message", "table_facts"]  # fmt: skip
 
 Message = str | bytes  # JSON as text, or bytes with a JSON head and arrays of numbers
 
 
-def said(kind: str, **fields: Any) -> str:
+def json_message(kind: str, **fields: Any) -> str:
     """Return a message as JSON, with null for NaN and infinity."""
     return json.dumps(finite({"kind": kind} | fields), allow_nan=False)
 
 
 def packed(kind: str, arrays: dict[str, NDArray[Any]], **fields: Any) -> bytes:
-    """Return a message with arrays: the length of the head in 4 bytes, the head, then the arrays, floats first."""
+    """Return a message with arrays: the head's length in 4 bytes, the head in JSON, the arrays (floats first)."""
     kinds = {name: "u1" if array.dtype == np.uint8 else "f4" for name, array in arrays.items()}
-    order = sorted(arrays, key=lambda name: kinds[name])  # f4 before u1, so that all are aligned
+    order = sorted(arrays, key=lambda name: kinds[name])  # f4 before u1, for alignment
     fields["arrays"] = [[name, kinds[name], int(arrays[name].size)] for name in order]
-    head = said(kind, **fields).encode()
+    head = json_message(kind, **fields).encode()
     head += b" " * (-len(head) % 4)
     body = b"".join(np.ascontiguousarray(arrays[name], f"<{kinds[name]}").tobytes() for name in order)
     return struct.pack("<I", len(head)) + head + body
 
 
 def table_facts(table: PlayTable | None) -> dict[str, Any]:
-    """Return what the page needs to know of a table."""
+    """Return the description of a table for the page."""
     if table is None:
         return {}
     return {
@@ -48,7 +48,7 @@ def table_facts(table: PlayTable | None) -> dict[str, Any]:
 
 
 def data_message(data: PlayData) -> Message:
-    """Return the samples, with their points if they have two features."""
+    """Return the samples, and their points if they have two features."""
     flat = len(data.features) == 2
     arrays: dict[str, NDArray[Any]] = {}
     if flat and not data.streams:
@@ -65,7 +65,7 @@ def data_message(data: PlayData) -> Message:
 def graph_message(net: PlayNet) -> Message:
     """Return the graph."""
     t = net.mesh.topology
-    return said(
+    return json_message(
         "graph", names=net.names, inputs=t.n_inputs, outputs=t.n_outputs, bias=t.bias,
         activations=net.mesh.activations, src=t.src.tolist(), dst=t.dst.tolist(),
         dead=np.flatnonzero(net.mesh.dead_edges()).tolist(), ticks=net.mesh.ticks, version=net.version,
@@ -74,8 +74,8 @@ def graph_message(net: PlayNet) -> Message:
 
 
 def settings_message(net: PlayNet, running: bool, pace: int) -> Message:
-    """Return the settings of the training."""
-    return said(
+    """Return the settings of training."""
+    return json_message(
         "settings", running=running, solver=net.solver, rate=net.rate, pace=pace, budget=net.budget,
         ticks=net.mesh.ticks, unit=net.learner.unit, uses_rate=net.solver in ("adam", "stream-adam"),
     )  # fmt: skip
@@ -91,7 +91,7 @@ def frame(net: PlayNet) -> Message:
 
 
 def _test_score(net: PlayNet) -> float:
-    """Return accuracy or R² of the hold-out set; NaN for a stream, which has none."""
+    """Return the accuracy or R² of the hold-out set; NaN for a stream."""
     data = net.data
     if data.streams:
         return math.nan
@@ -103,7 +103,7 @@ def _test_score(net: PlayNet) -> float:
 
 
 def picture(net: PlayNet) -> Message:
-    """Return decision regions of two features; else predictions against targets, or a confusion matrix."""
+    """Return decision regions for two features; otherwise predictions against targets, or a confusion matrix."""
     data, mesh = net.data, net.mesh
     if data.task == "regress":
         true, found = data.test_y[: LIMITS.shown], mesh.forward(data.test_X[: LIMITS.shown], n_jobs=1)
@@ -112,15 +112,15 @@ def picture(net: PlayNet) -> Message:
     if len(data.features) != 2:
         found, count = mesh.forward(data.test_X, n_jobs=1).argmax(axis=1), data.n_outputs
         table = np.bincount(data.test_y * count + found, minlength=count * count).reshape(count, count)
-        return said("confusion", counts=table.tolist())
+        return json_message("confusion", counts=table.tolist())
     low, high = data.raw.min(axis=0), data.raw.max(axis=0)
     low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)
     across, up = (np.linspace(low[k], high[k], LIMITS.grid) for k in range(2))
-    points = np.stack(np.meshgrid(across, up[::-1]), axis=-1).reshape(-1, 2)  # the first row is the highest
+    points = np.stack(np.meshgrid(across, up[::-1]), axis=-1).reshape(-1, 2)  # the first row is at the top
     out = mesh.forward(data.scaling.inputs(points), n_jobs=1)
     sure = 1 / np.exp(out - out.max(axis=1, keepdims=True)).sum(axis=1)  # the largest probability
     arrays = {"best": out.argmax(axis=1).astype(np.uint8), "sure": np.rint(255 * sure).astype(np.uint8)}
-    if data.streams:  # the latest samples
+    if data.streams:  # the last samples
         X, y = drift(300, max(net.learner.done - 300, 0), data.seed)
         arrays |= {"x": X[:, 0], "y": X[:, 1], "label": y.astype(np.uint8)}
     return packed("regions", arrays, size=LIMITS.grid, low=low.tolist(), high=high.tolist())

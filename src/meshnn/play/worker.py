@@ -1,7 +1,7 @@
-"""`PageWorker`: the process that trains for one page; it ends with the page.
+"""`PageWorker`: the training process of one page; it ends with the page.
 
-Messages are taken from the process one by one, as the page takes them. A page that does not read therefore stops the
-process, and then its own orders, instead of filling a queue.
+Messages are read from the process only as fast as the page receives them. A page that does not read therefore blocks
+the process, and then its own orders, instead of filling a queue.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["PageWorker"]
 
 
 class PageWorker:
-    """A process of its own, with orders in and messages out."""
+    """A process that receives orders and sends messages."""
 
     def __init__(self, path: str | None = None, target: str = "") -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, path, target), name="meshnn play", daemon=True)
         self.process.start()
-        theirs.close()  # else the end of the process would not be noticed
+        theirs.close()  # otherwise the end of the process would not be detected
         self._threads = ThreadPoolExecutor(2, "meshnn play")  # one to send, one to receive
 
     async def send(self, order: str) -> None:
-        """Hand an order to the process; a process that has ended is noticed by `receive`."""
+        """Send an order to the process; `receive` detects if the process has ended."""
         with suppress(OSError):
             await self._in_thread(self._connection.send, order)
 
@@ -50,16 +50,16 @@ class PageWorker:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
     async def close(self) -> None:
-        """End the process, which has nothing to save."""
+        """End the process, which has no state to save."""
         self.process.kill()
         await asyncio.to_thread(self.process.join)
-        await asyncio.to_thread(self._threads.shutdown)  # they have noticed the end of the process
+        await asyncio.to_thread(self._threads.shutdown)  # they end because the process has ended
         self._connection.close()
 
 
 def _serve(connection: Connection, path: str | None, target: str) -> None:
-    """Take orders and train in turns, until the other end is closed or its process is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes its end
+    """Alternate between orders and training until the connection is closed or the main process has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the server, which then closes the connection
 
     def send(messages: list[Message]) -> None:
         for message in messages:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "draw_history", "plot_forecast", "plot_stream"]
 
-#: Columns of a history by name; None and NaN are gaps.
+#: Columns of a history by name; None and NaN are missing values.
 Columns = Mapping[str, Sequence[float | None] | NDArray[np.generic]]
 
 _HISTORY = {"loss": (style.POSITIVE, "-"), "validation": (style.INK, "--"), "accuracy": (style.NEGATIVE, "-")}
 
 
 def draw_history(ax: Axes, columns: Columns, *, chosen: int | None = None) -> None:
-    """Draw the loss by epoch, the validation loss dashed, and the accuracy with an axis on the right.
+    """Draw the loss by epoch, the validation loss (dashed), and the accuracy on a second axis.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def draw_history(ax: Axes, columns: Columns, *, chosen: int | None = None) -> No
     columns : mapping of names to sequences of equal length
         epoch, loss, validation, accuracy and restart are used; any may be missing and any value None or NaN.
     chosen : int, optional
-        The restart that was kept; the others are drawn faint.
+        The restart that was kept; the others are drawn in pale colours.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def _column(columns: Columns, name: str, rows: int) -> FloatArray:
         column = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise MeshError(f"the column {name!r} of the history must hold numbers: {error}") from None
-    column[~np.isfinite(column)] = np.nan  # an infinite loss is a gap, too
+    column[~np.isfinite(column)] = np.nan  # an infinite loss counts as missing
     return column
 
 
@@ -104,7 +104,7 @@ def _runs(restart: FloatArray, chosen: int | None) -> list[tuple[Array, float]]:
 
 
 def _right_axis(ax: Axes) -> Axes:
-    """Return the axis of the accuracy."""
+    """Return the axis on the right, for the accuracy."""
     right, colour = ax.twinx(), _HISTORY["accuracy"][0]
     style.quiet_axes(right)
     right.spines["left"].set_visible(False)
@@ -117,7 +117,7 @@ def _right_axis(ax: Axes) -> Axes:
 
 
 def _scale_losses(ax: Axes, losses: FloatArray) -> None:
-    """Set a log axis if all losses are positive, with plain numbers on it, even within one decade."""
+    """Set a logarithmic axis if all losses are positive, with readable labels even within one decade."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     colour, low, high = _HISTORY["loss"][0], float(np.nanmin(losses)), float(np.nanmax(losses))
@@ -138,7 +138,7 @@ def _scale_losses(ax: Axes, losses: FloatArray) -> None:
 
 # -- streams -----------------------------------------------------------------------------------------------------
 
-#: By kind: panels, each with the name of its axis, its column, and its baselines: column, label, colour.
+#: Panels per kind: the name of the axis, the column, and baselines as (column, label, colour).
 _PANELS = {
     "classify": (
         ("accuracy", "accuracy", (("no change window", "class of the row before", style.NEGATIVE),
@@ -154,7 +154,7 @@ _PANELS = {
 
 
 def plot_stream(curve: Mapping[str, FloatArray], *, kind: str, window: int, title: str) -> Figure:
-    """Draw the scores of a stream by row, beside those of simple baselines.
+    """Draw the scores of a stream by row, and those of simple baselines.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def plot_stream(curve: Mapping[str, FloatArray], *, kind: str, window: int, titl
         As returned by `curve` of the scores; `row` is the horizontal axis.
     kind : "classify" or "regress"
     window : int
-        Rows of the running scores.
+        Number of rows in the window of the running scores.
     title : str
 
     Examples
@@ -202,7 +202,7 @@ def _draw_scores(ax: Axes, curve: Mapping[str, FloatArray], lines: Sequence[tupl
     if not shown:
         style.empty_panel(ax, "no scores")
         return
-    # the first few rows must not flatten the rest
+    # the first few rows must not determine the scale
     known = np.concatenate(shown)
     low, high = np.nanquantile(known, [0.02, 0.98])
     room = max(float(high - low), 1e-12)
@@ -237,17 +237,17 @@ def plot_forecast(
     across: str = "",
     title: str = "",
 ) -> Figure:
-    """Draw a series and its forecast with an interval; beside it the errors of a back-test by steps ahead.
+    """Draw a series, its forecast with an interval, and the errors of a back-test by steps ahead.
 
     Parameters
     ----------
     times, values : arrays (n,)
-        The series; times are datetime64 or numbers, and a missing value is NaN.
+        The series; times are datetime64 or numbers, missing values are NaN.
     ahead, forecast, lower, upper : arrays (horizon,)
     level : float
         Probability of the interval.
     past : pairs of times and values
-        Forecasts that were made earlier.
+        Earlier forecasts.
     errors : names with arrays (horizon,), optional
         Mean absolute errors by steps ahead; those of the model come first.
     name, across, title : str
@@ -271,7 +271,7 @@ def plot_forecast(
         if shown:
             _draw_errors(right[0], shown, name)
         _draw_series(left, times, values, past, len(ahead))
-        known = np.flatnonzero(np.isfinite(values))[-1:]  # the forecast continues the last known value
+        known = np.flatnonzero(np.isfinite(values))[-1:]  # the forecast starts at the last known value
         style.draw_line(left, np.concatenate([times[known], ahead]), np.concatenate([values[known], forecast]),
                         color=style.POSITIVE, lw=1.8, label="forecast")  # fmt: skip
         band = {"color": style.POSITIVE, "alpha": 0.18, "lw": 0, "label": f"{100 * level:g}% interval"}
@@ -288,7 +288,7 @@ def plot_forecast(
 
 
 def _draw_series(ax: Axes, times: Array, values: Array, past: Sequence[tuple[Array, Array]], horizon: int) -> None:
-    """Draw the last part of a series, and the earlier forecasts that lie in it."""
+    """Draw the last part of a series, and the earlier forecasts in it."""
     style.panel_title(ax, "Series and forecast", above=18)
     style.quiet_axes(ax)
     first = max(len(times) - max(5 * horizon, 60), 0)

@@ -1,4 +1,4 @@
-"""The graph of a net: neurons as dots, edges coloured by the sign of their weight; with matplotlib, or as an SVG."""
+"""The graph of a net: neurons as circles, edges coloured by the sign of their weight; with matplotlib, or as SVG."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def draw_graph(
     feature_names: Sequence[object] | None = None,
     output_names: Sequence[object] | None = None,
 ) -> None:
-    """Draw the graph: inputs left, outputs right, hidden neurons between.
+    """Draw the graph: inputs left, outputs right, hidden neurons in between.
 
-    Blue edges have positive weights, orange ones negative; larger weights are wider. Dead edges, which cannot
-    influence an output, are dotted and grey. At most 5,000 edges are drawn, the strongest; the title says so.
+    Blue edges have positive weights, orange edges negative ones; wider edges have larger weights. Dead edges, which
+    cannot influence an output, are dotted and grey. At most 5,000 edges are drawn, those with the largest weights; the
+    title then shows their number.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def draw_graph(
     ticks : int, optional
         Edges that are dead at this number of ticks are drawn as dead.
     dead : array_like of bool (n_edges,), optional
-        The dead edges, by default `topology.dead_edges(ticks)`; a mesh knows more, since activations matter.
+        The dead edges; by default `topology.dead_edges(ticks)`, which does not consider activations.
     feature_names, output_names : sequences, optional
         Written beside the inputs and outputs.
 
@@ -64,12 +65,13 @@ def draw_graph(
     features = style.as_names("feature_names", feature_names, topology.n_inputs)
     outputs = style.as_names("output_names", output_names, topology.n_outputs)
     wide, high = style.axes_size(ax)
-    beside = 50 + 60 * (features is not None) + 60 * (outputs is not None)  # points that names take
+    beside = 50 + 60 * (features is not None) + 60 * (outputs is not None)  # width of the names in points
     places = place_neurons(topology, float(np.clip((wide - beside) / max(high - 60, 1), 1.1, 2.0)))
     drawn = _strongest(w, off, 5000)
     curves = edge_paths(topology, places, drawn)
     (left, right), (bottom, top) = _frame(ax, places, curves)
-    points = 0.7 * min(wide / (right - left), high / (top - bottom))  # per unit; titles and names take their part
+    # points per unit, without the space for titles and names
+    points = 0.7 * min(wide / (right - left), high / (top - bottom))
     _draw_edges(ax, topology, places, drawn, curves, w, off)
     _draw_neurons(ax, topology, places, points)
     _draw_names(ax, topology, places, points, features, outputs)
@@ -80,7 +82,7 @@ def draw_graph(
 
 
 def _dead_mask(topology: Topology, ticks: int | None, dead: ArrayLike | None) -> BoolArray:
-    """Return the edges to draw as dead `(n_edges,)`: those given, else those of the topology."""
+    """Return the edges `(n_edges,)` to draw as dead: the given ones, else those of the topology."""
     n = topology.n_edges
     if dead is None:
         return np.zeros(n, dtype=np.bool_) if ticks is None else topology.dead_edges(ticks)
@@ -91,7 +93,7 @@ def _dead_mask(topology: Topology, ticks: int | None, dead: ArrayLike | None) ->
 
 
 def _strongest(w: FloatArray, dead: BoolArray, most: int) -> IntArray:
-    """Return the edges to draw, weakest first, so that strong ones are on top; live ones before dead ones."""
+    """Return the edges to draw, the strongest last and live ones before dead ones in the selection."""
     return np.argsort(np.where(dead, -1.0, np.abs(w)), kind="stable")[-most:]
 
 
@@ -111,7 +113,7 @@ def _draw_edges(
     colours = np.column_stack([palette[np.sign(w[live]).astype(np.int64) + 1], opacity])
     look = {"colors": colours, "linewidths": widths, "zorder": 2, "capstyle": "butt"}
     ax.add_collection(LineCollection(_segments(curves), gid="edges", **look), autolim=False)
-    if len(live) <= 400:  # arrowheads of more would cover each other
+    if len(live) <= 400:  # more arrowheads would overlap
         ends = np.flatnonzero(topology.src[live] != topology.dst[live])
         triangles = _arrowheads(curves[ends], places.radius[topology.dst[live[ends]]], strength[ends])
         heads = PolyCollection(list(triangles), facecolors=colours[ends], linewidths=0, zorder=2.5, gid="arrowheads")
@@ -119,7 +121,7 @@ def _draw_edges(
 
 
 def _segments(curves: FloatArray) -> list[FloatArray]:
-    """Return the curves, straight ones as their two ends: files get much smaller."""
+    """Return the curves, straight ones only as their two ends, for smaller files."""
     middle = (curves[:, 0] + curves[:, -1]) / 2
     bent = np.abs(curves[:, curves.shape[1] // 2] - middle).max(axis=1) > 1e-9
     return [curve if curved else curve[[0, -1]] for curve, curved in zip(curves, bent, strict=True)]
@@ -128,14 +130,14 @@ def _segments(curves: FloatArray) -> list[FloatArray]:
 def _looks(w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return relative sizes of weights, and widths and opacities of their edges."""
     strength = np.abs(w) / max(float(np.abs(w).max(initial=0.0)), 1e-300)
-    crowd = float(np.clip((150 / max(len(w), 1)) ** 0.35, 0.3, 1.0))  # many edges are thinner and paler
+    crowd = float(np.clip((150 / max(len(w), 1)) ** 0.35, 0.3, 1.0))  # many edges are drawn thinner and paler
     return strength, crowd * (3.0 - 2.5 * (1 - strength)), 0.4 * crowd + (0.9 - 0.4 * crowd) * strength
 
 
 def _arrowheads(curves: FloatArray, radius: FloatArray, strength: FloatArray) -> FloatArray:
     """Return triangles `(edges, 3, 2)` whose tips touch the neurons at the ends of the curves."""
     distance = np.linalg.norm(curves - curves[:, -1:], axis=2)
-    near = np.argmax(distance < 1.3 * radius[:, None], axis=1)  # the curve enters the neuron about here
+    near = np.argmax(distance < 1.3 * radius[:, None], axis=1)  # the curve enters the neuron near this point
     before = curves[np.arange(len(curves)), np.maximum(near - 1, 0)]
     back = before - curves[:, -1]
     back /= np.maximum(np.linalg.norm(back, axis=1), 1e-12)[:, None]
@@ -149,13 +151,14 @@ def _arrowheads(curves: FloatArray, radius: FloatArray, strength: FloatArray) ->
 
 
 def _frame(ax: Axes, places: Places, curves: FloatArray) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Set and return limits around everything; names may be outside, the layout of the figure makes room."""
+    """Set and return limits around the graph; names may be outside, where the figure layout reserves space."""
     edge = places.radius.max() * 1.1
     corners = np.vstack([places.xy - edge, places.xy + edge, curves.reshape(-1, 2), [[0.5, -0.02], [0.5, 1.02]]])
     low, high = corners.min(axis=0), corners.max(axis=0)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    return ax.set_xlim(low[0] - 0.01, high[0] + 0.01), ax.set_ylim(low[1] - 0.01, high[1] + 0.06)  # for the captions
+    # space for the captions
+    return ax.set_xlim(low[0] - 0.01, high[0] + 0.01), ax.set_ylim(low[1] - 0.01, high[1] + 0.06)
 
 
 def _draw_neurons(ax: Axes, topology: Topology, places: Places, points: float) -> None:
@@ -180,7 +183,7 @@ def _draw_names(
 ) -> None:
     t = topology
     for k in range(t.n_neurons if places.few else 0):
-        size = min(style.SMALL, places.radius[k] * points * 1.2)  # two digits fit into the dot
+        size = min(style.SMALL, places.radius[k] * points * 1.2)  # two digits fit into the circle
         if size >= 4.5:
             colour = "white" if k >= t.outputs[0] else style.INK
             x, y = places.xy[k]
@@ -195,7 +198,7 @@ def _draw_names(
 
 
 def _room_for_names(xy: FloatArray) -> float:
-    """Return the largest font size without overlap in a column; 0 beside several columns."""
+    """Return the largest font size without overlap in a column; 0 if there are several columns."""
     if np.ptp(xy[:, 0]) > 1e-9:
         return 0.0
     return 1.0 if len(xy) == 1 else 0.9 * float(xy[0, 1] - xy[1, 1])
@@ -240,7 +243,7 @@ def _draw_legend(ax: Axes, w: FloatArray, dead: BoolArray, ticks: int | None) ->
 
 
 def svg_of(topology: Topology, weights: ArrayLike, dead: BoolArray, width: int, most: int) -> str:
-    """Return the graph as an SVG, as `draw_graph` draws it but without names and legend; no matplotlib is needed."""
+    """Return the graph as SVG, like `draw_graph` but without names and legend; matplotlib is not needed."""
     w = as_weights(weights, topology.n_edges, np.dtype(np.float64))
     places = place_neurons(topology)
     drawn = _strongest(w, dead, most)

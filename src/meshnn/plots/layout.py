@@ -1,7 +1,8 @@
-"""Positions of neurons and paths of edges in the picture of a graph, as arrays.
+"""Positions of neurons and paths of edges in the drawing of a graph, as arrays.
 
-The picture is 1 high and `width` wide. Inputs are on the left with the bias below them, outputs on the right. Hidden
-neurons are in columns by depth if they have no cycle, else on an ellipse (many of them on a filled disc).
+The drawing has height 1 and width `width`. Inputs are on the left with the bias below them, outputs on the right.
+Hidden neurons are in columns by depth if they have no cycle, else on an ellipse (if there are many, in the whole
+ellipse).
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ class Places:
     """Positions and sizes of neurons."""
 
     xy: FloatArray  # (n, 2) centres
-    radius: FloatArray  # (n,) of the dots
+    radius: FloatArray  # (n,) radius of the circles
     columns: bool  # hidden neurons are in columns by depth
-    centre: FloatArray  # (2,) of the hidden neurons: loops on a ring point away from it
+    centre: FloatArray  # (2,) centre of the hidden neurons; loops on a ring point away from it
 
     @property
     def few(self) -> bool:
-        """Return whether dots have room for their numbers."""
+        """Return whether numbers fit into the circles."""
         return len(self.xy) <= 60
 
 
 def place_neurons(topology: Topology, width: float = 1.4) -> Places:
-    """Return centres and radii of all neurons, in a picture 1 high and `width` wide."""
+    """Return centres and radii of all neurons, in a drawing of height 1 and width `width`."""
     t = topology
     xy = np.zeros((t.n_neurons, 2))
     radius = np.zeros(t.n_neurons)
@@ -52,14 +53,14 @@ def place_neurons(topology: Topology, width: float = 1.4) -> Places:
     elif t.n_hidden:
         xy[t.hidden], radius[t.hidden] = _round(t.n_hidden, width)
     places = Places(xy, radius, depth is not None, np.array([width / 2, 0.5]))
-    # sizes differ by at most a factor of 3; without numbers in them no dots need be large
+    # radii differ at most by a factor of 3; circles without numbers can be small
     largest = min(max(3 * radius.min(), 0.01), 0.034 if places.few else 0.0204)
     np.clip(radius, 0.0015, largest, out=radius)
     return places
 
 
 def _block(m: int, taken: float, widest: float) -> tuple[FloatArray, float, float]:
-    """Return offsets of m neurons around (0, 0), their radius and spacing, in one column, or in several if crowded."""
+    """Return offsets of m neurons around (0, 0), their radius and spacing, in one column or, if crowded, in several."""
     height = 1.0 - taken
     rows = m if m <= 40 else min(m, max(40, int(np.ceil(np.sqrt(m * height / widest)))))
     across = -(-m // rows)
@@ -67,14 +68,14 @@ def _block(m: int, taken: float, widest: float) -> tuple[FloatArray, float, floa
     gap = min(0.2, height / max(rows - 1, 1))
     k = np.arange(m)
     column, row = k // rows, k % rows
-    full = np.minimum(m - column * rows, rows)  # the last column may be shorter: it is centred as well
+    full = np.minimum(m - column * rows, rows)  # the last column may be shorter and is also centred
     offsets = np.stack([(column - (across - 1) / 2) * gap, ((full - 1) / 2 - row) * gap], axis=1)
     return offsets, 0.4 * gap, gap
 
 
 def _clamped(t: Topology) -> tuple[FloatArray, float, float]:
     """Return positions and radius of the inputs, and the height of the bias below them."""
-    below = 1.7  # gaps
+    below = 1.7  # in units of the gap between neurons
     share = below / (t.n_inputs + below) if t.bias else 0.0
     offsets, r, gap = _block(t.n_inputs, min(share, 0.2), 0.16)
     away = max(below * gap, 0.06) if t.bias else 0.0
@@ -84,7 +85,7 @@ def _clamped(t: Topology) -> tuple[FloatArray, float, float]:
 
 
 def _by_depth(depth: IntArray, width: float, arched: bool) -> tuple[FloatArray, FloatArray]:
-    """Return positions in columns from left to right; on an arch if edges skip columns, where they would overlap."""
+    """Return positions in columns from left to right; on an arch if edges that skip columns would overlap."""
     deepest = int(depth.max()) + 1
     edge = max(width / (deepest + 1), 0.14)  # from the inputs to the first column, from the last to the outputs
     step = (width - 2 * edge) / (deepest - 1) if deepest > 1 else edge
@@ -102,7 +103,7 @@ def _by_depth(depth: IntArray, width: float, arched: bool) -> tuple[FloatArray, 
 
 
 def _round(m: int, width: float) -> tuple[FloatArray, FloatArray]:
-    """Return positions on an ellipse, clockwise from the top; many fill the disc in a golden spiral."""
+    """Return positions on an ellipse, clockwise from the top; many neurons fill it along a golden spiral."""
     across, up = max(width / 2 - 0.26, 0.3), 0.48
     k = np.arange(m)
     if m <= 120:  # evenly spaced along the ellipse
@@ -122,7 +123,7 @@ def _round(m: int, width: float) -> tuple[FloatArray, FloatArray]:
 
 
 def edge_paths(topology: Topology, places: Places, edges: IntArray) -> FloatArray:
-    """Return the path of every edge `(edges, steps, 2)`: straight, bent where it would be hidden, or a loop."""
+    """Return the path of every edge `(edges, steps, 2)`: straight, bent around neurons, or a loop."""
     src, dst = topology.src[edges], topology.dst[edges]
     n = topology.n_neurons
     two_way = np.isin(src * n + dst, dst * n + src)
@@ -137,7 +138,7 @@ def edge_paths(topology: Topology, places: Places, edges: IntArray) -> FloatArra
 
 
 def _bent(a: FloatArray, b: FloatArray, bow: FloatArray, points: int = 17) -> FloatArray:
-    """Return parabolas from a to b; the bow is relative to the length and to the right, so opposite edges part."""
+    """Return parabolas from a to b; the bow is relative to the length and to the right, so opposite edges differ."""
     along = b - a
     middle = (a + b) / 2 + bow[:, None] * np.stack([along[:, 1], -along[:, 0]], axis=1)
     t = np.linspace(0.0, 1.0, points)[None, :, None]
@@ -145,10 +146,10 @@ def _bent(a: FloatArray, b: FloatArray, bow: FloatArray, points: int = 17) -> Fl
 
 
 def _clear_bows(places: Places, src: IntArray, dst: IntArray, bow: FloatArray, two_way: BoolArray) -> FloatArray:
-    """Return the bows; edges that would pass behind other neurons get another one, with as few of these as possible."""
+    """Return the bows; edges that would pass behind neurons get the bow with the fewest of them."""
     best, hidden = bow.copy(), _passed(places, src, dst, bow)
     for more in (0.08, -0.08, 0.16, -0.16, 0.25, -0.25, 0.35, -0.35):
-        retry = np.flatnonzero((hidden > 0) & ((more > 0) | ~two_way))  # opposite edges keep to their own side
+        retry = np.flatnonzero((hidden > 0) & ((more > 0) | ~two_way))  # opposite edges keep their side
         passed = _passed(places, src[retry], dst[retry], bow[retry] + more)
         better = passed < hidden[retry]
         best[retry[better]] = bow[retry[better]] + more
@@ -157,7 +158,7 @@ def _clear_bows(places: Places, src: IntArray, dst: IntArray, bow: FloatArray, t
 
 
 def _passed(places: Places, src: IntArray, dst: IntArray, bow: FloatArray) -> IntArray:
-    """Return how many neurons each path passes behind, apart from its own ends."""
+    """Return the number of neurons that each path passes behind, except for its ends."""
     from scipy.spatial.distance import cdist
 
     points = _bent(places.xy[src], places.xy[dst], bow, 65)
@@ -169,7 +170,7 @@ def _passed(places: Places, src: IntArray, dst: IntArray, bow: FloatArray) -> In
 
 
 def _loops(places: Places, neurons: IntArray) -> FloatArray:
-    """Return circles that touch their neuron: away from the centre of a ring, to the upper right in a column."""
+    """Return circles that touch their neuron: away from the centre of a ring, or at the upper right in a column."""
     out = np.tile(np.sqrt([0.5, 0.5]), (len(neurons), 1))
     if not places.columns:
         away = places.xy[neurons] - places.centre

@@ -1,4 +1,4 @@
-"""The adjacency matrix of a net, and how it changed in training."""
+"""The adjacency matrix of a net, and its changes in training."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["animate_lineage", "draw_adjacency", "plot_lineage", "scatter_edges"]
 
 
 def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:
-    """Draw the matrix A: row i, column j is the edge from neuron i to neuron j. White where there is no edge.
+    """Draw the matrix A: row i, column j is the edge from neuron i to neuron j; white means no edge.
 
-    With more than 400 neurons several share a cell, which shows the weight of largest size; the title says so.
+    With more than 400 neurons, a cell shows the largest weight of several neurons, as stated in the title.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def draw_adjacency(ax: Axes, topology: Topology, weights: ArrayLike) -> None:
 
 
 def _end_of_scale(sizes: FloatArray) -> float:
-    """Return the largest weight, or the 98% quantile if few weights are so large that all others would be grey."""
+    """Return the largest absolute weight, or the 98% quantile if a few large weights would make all others grey."""
     if sizes.size == 0:
         return 1.0
     most, common = float(sizes.max()), float(np.quantile(sizes, 0.98))
@@ -68,19 +68,19 @@ def _end_of_scale(sizes: FloatArray) -> float:
 
 
 def _cells(topology: Topology, w: FloatArray, per_cell: int) -> FloatArray:
-    """Return the weight of largest size per cell, NaN where there is none; the full matrix is never made."""
+    """Return the weight with the largest absolute value per cell, NaN without an edge; no dense matrix is made."""
     size = -(-topology.n_neurons // per_cell)
     at = (topology.src // per_cell) * size + topology.dst // per_cell
     cells = np.full(size * size, np.nan)
     order = np.argsort(np.abs(w), kind="stable")
-    cells[at[order]] = w[order]  # the last one written stays: the largest
+    cells[at[order]] = w[order]  # the last one written, the largest, remains
     return cells.reshape(size, size)
 
 
 def scatter_edges(ax: Axes, groups: dict[str, int], parts: Sequence[tuple[IntArray, str, str]]) -> None:
-    """Draw edges (n, 2) as small squares of the matrix, in parts with a colour and a name each.
+    """Draw edges (n, 2) as small squares of the matrix; each part has a colour and a name.
 
-    `groups` holds the number of neurons of each kind, in order.
+    `groups` contains the number of neurons of each kind, in order.
     """
     area = float(np.clip(40000 / sum(groups.values()) ** 2, 0.4, 60))
     for edges, colour, name in parts:
@@ -103,7 +103,7 @@ def _draw_groups(ax: Axes, groups: dict[str, int], per_cell: int = 1) -> None:
         ax.axvline(at, color=style.INK, lw=0.6)
     ax.set_xlim(edges[0], edges[-1])
     ax.set_ylim(edges[-1], edges[0])
-    # names in the middle of their groups, moved apart where they would overlap (least squares)
+    # names at the centre of their groups, moved apart (least squares) if they would overlap
     apart = 0.075 * (edges[-1] - edges[0]) * np.arange(len(names))
     centres = isotonic_regression((edges[1:] + edges[:-1]) / 2 - apart).x + apart
     centres = np.clip(centres, edges[0], edges[-1])
@@ -116,11 +116,11 @@ def _draw_groups(ax: Axes, groups: dict[str, int], per_cell: int = 1) -> None:
     ax.spines[:].set(color=style.INK, linewidth=0.6)
 
 
-# -- how a graph changed -----------------------------------------------------------------------------------------
+# -- changes of a graph ------------------------------------------------------------------------------------------
 
 
 def plot_lineage(lineage: Lineage | None, title: str = "") -> Figure:
-    """Draw the first and the last matrix of a graph that changed in training, and its number of edges by epoch.
+    """Draw the first and the last matrix of a graph that changed in training, and the number of edges by epoch.
 
     Examples
     --------
@@ -179,14 +179,14 @@ def _given(lineage: Lineage | None) -> Lineage:
 
 
 def _groups(lineage: Lineage) -> dict[str, int]:
-    """Return the number of neurons that ever existed, by kind."""
+    """Return the number of neurons that ever existed, per kind."""
     return {"inputs": lineage.n_clamped, "hidden": lineage.born, "outputs": lineage.n_outputs}
 
 
 def _split(edges: IntArray, others: IntArray, groups: dict[str, int]) -> tuple[IntArray, IntArray]:
-    """Return rows and columns of edges that are among others, and of those that are not."""
+    """Return rows and columns of the edges that are in `others`, and of those that are not."""
     last = sum(groups.values()) - groups["outputs"] - 1
-    # a lineage numbers outputs -1, -2, ..., since hidden neurons come and go
+    # a lineage numbers outputs -1, -2, ..., because the number of hidden neurons changes
     cells, known = (np.where(pairs < 0, last - pairs, pairs) for pairs in (edges, others))
     size = np.array([sum(groups.values()), 1])
     there = np.isin(cells @ size, known @ size)

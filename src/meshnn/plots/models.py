@@ -1,4 +1,4 @@
-"""Plots of models: fitted estimators, or a `Mesh`; one at a time, or all of them on a page."""
+"""Plots of a fitted estimator or a `Mesh`: single panels, or all panels on one figure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PANELS", "graph_svg", "plot_graph", "plot_history", "plot_importances", "plot_model"]
 
-#: Values of `what` of `plot_model`.
+#: Values of the parameter `what` of `plot_model`.
 PANELS = ("all", "graph", "adjacency", "loss", "regions")
 
 
@@ -33,9 +33,9 @@ def plot_history(model: Any, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     model : fitted estimator
-        It has a `history_`.
+        With the attribute `history_`.
     ax : matplotlib.axes.Axes, optional
-        By default those of a new figure.
+        By default of a new figure.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def plot_graph(model: Any, ax: Axes | None = None) -> Axes:
     ----------
     model : fitted estimator or Mesh
     ax : matplotlib.axes.Axes, optional
-        By default those of a new figure.
+        By default of a new figure.
 
     Returns
     -------
@@ -87,11 +87,11 @@ def plot_importances(model: Any, ax: Axes | None = None, most: int = 20) -> Axes
     Parameters
     ----------
     model : fitted estimator
-        It has `feature_importances_`.
+        With the attribute `feature_importances_`.
     ax : matplotlib.axes.Axes, optional
-        By default those of a new figure.
+        By default of a new figure.
     most : int
-        Only this many features are drawn, those with the largest importances.
+        Maximum number of features; those with the largest importances are drawn.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def plot_importances(model: Any, ax: Axes | None = None, most: int = 20) -> Axes
 def graph_svg(model: Any, width: int = 480, most_edges: int = 400) -> str:
     """Return the graph of a fitted estimator or of a `Mesh` as an SVG, for notebooks; matplotlib is not needed.
 
-    Of more than `most_edges` edges only the strongest are drawn.
+    At most `most_edges` edges are drawn, those with the largest weights.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def graph_svg(model: Any, width: int = 480, most_edges: int = 400) -> str:
 
 
 def _feature_names(model: Any) -> list[str] | None:
-    """Return the names of the inputs of a model's net, if they are known."""
+    """Return the names of the inputs of a model, if they are known."""
     n_inputs = _mesh_of(model).topology.n_inputs
     for names in (
         getattr(getattr(model, "preprocessing_", None), "feature_names", None),
@@ -142,7 +142,7 @@ def _feature_names(model: Any) -> list[str] | None:
 
 
 def _output_names(model: Any) -> list[str] | None:
-    """Return the names of the outputs of a model's net, if they are known."""
+    """Return the names of the outputs of a model, if they are known."""
     n_outputs = _mesh_of(model).topology.n_outputs
     names = getattr(model, "classes_", [getattr(model, "target_", None)])
     if not isinstance(names, (list, np.ndarray)) or len(names) != n_outputs or names[0] is None:
@@ -152,7 +152,7 @@ def _output_names(model: Any) -> list[str] | None:
 
 def _fitted(model: Any, name: str) -> Any:
     if not hasattr(model, name):
-        raise MeshError(f"this {type(model).__name__} has no {name}: it is not fitted, or has none of its kind")
+        raise MeshError(f"this {type(model).__name__} has no {name}; fit it first, if this kind of model has it")
     return getattr(model, name)
 
 
@@ -162,7 +162,7 @@ def _mesh_of(model: Any) -> Mesh:
 
 
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """Return the axes; if there are none those of a new figure, of pyplot, so that a notebook shows it."""
+    """Return the axes, by default those of a new figure of pyplot, which a notebook displays."""
     style.require_matplotlib()
     if ax is not None:
         return ax
@@ -171,7 +171,7 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
-# -- a page ------------------------------------------------------------------------------------------------------
+# -- whole figures -----------------------------------------------------------------------------------------------
 
 
 def plot_model(
@@ -183,10 +183,10 @@ def plot_model(
     ----------
     model : fitted estimator or Mesh
     title : str
-        Above the figure, before the size of the model.
+        Title of the figure, followed by the size of the model.
     what : "all", "graph", "adjacency", "loss" or "regions"
     points : array_like (p, 2), optional
-        Samples that are drawn over the decision regions, of a model with two features.
+        Samples to draw over the decision regions of a model with two features.
     labels : array_like (p,), optional
         Classes or values of the points.
 
@@ -200,7 +200,7 @@ def plot_model(
     style.require_matplotlib()
     known("panel", what, PANELS)
     mesh = _mesh_of(model)
-    steps = hasattr(model, "reading_") or hasattr(model, "learn_one")  # a step of a sequence has no regions
+    steps = hasattr(model, "reading_") or hasattr(model, "learn_one")  # models of sequences have no decision regions
     decides = mesh.topology.n_inputs == getattr(model, "n_features_in_", 0) == 2 and not steps
     if not decides and (what == "regions" or points is not None):
         raise MeshError("decision regions need a fitted model with exactly two features")
@@ -222,7 +222,7 @@ def plot_model(
 
 
 def _arranged(what: str, history: bool, regions: bool) -> tuple[Figure, dict[str, Axes]]:
-    """Return a figure and its axes by panel: the graph is large on the left, the others are beside and below it."""
+    """Return a figure and its axes by panel; the graph is large on the left."""
     if what != "all":
         sizes = {"graph": (8.0, 6.0), "adjacency": (6.4, 5.6), "loss": (7.0, 4.2), "regions": (6.6, 5.4)}
         figure = style.new_figure(*sizes[what])

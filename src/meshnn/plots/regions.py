@@ -30,23 +30,23 @@ def draw_regions(
     labels: ArrayLike | None = None,
     test_mask: ArrayLike | None = None,
 ) -> None:
-    """Draw the predicted class for every pair of features, in deeper colours if more probable, or the value.
+    """Draw the predicted class (in darker colours if more probable) or the predicted value by two features.
 
     Parameters
     ----------
     ax : matplotlib.axes.Axes
-    decide : function of an array (m, 2)
-        Returns probabilities (m, k), with k = 1 of the second of two classes; or values (m,).
+    decide : callable with an array (m, 2)
+        Returns probabilities (m, k), or (m, 1) for the second of two classes, or values (m,).
     bounds : (left, right, bottom, top)
     classes : sequence, optional
-        Names of the classes; 0, 1, ... by default.
+        Names of the classes; default: 0, 1, ...
     feature_names : sequence of 2 names, optional
     points : array_like (p, 2), optional
-        Samples to draw on top; at most 2,000 of them are.
+        Samples to draw; at most 2,000 of them are used.
     labels : array_like (p,), optional
-        Their classes, as in `classes`, or as numbers from 0; or their values.
+        Their classes (elements of `classes`, or numbers from 0) or values.
     test_mask : array_like of bool (p,), optional
-        Test points, which are drawn as diamonds.
+        Marks test points, which are drawn as diamonds.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def draw_regions(
         palette = _palette(len(class_names))
         winners = _draw_classes(ax, x, y, answer, palette, picture)
         index = _class_index(samples, len(class_names), classes)
-        _draw_points(ax, samples, np.vstack([0.8 * palette, [[0.25, 0.25, 0.25]]])[index])  # darker than any region
+        _draw_points(ax, samples, np.vstack([0.8 * palette, [[0.25, 0.25, 0.25]]])[index])  # darker than all regions
         _draw_legend(ax, class_names, palette, samples, winners)
     ax.set(xlim=limits[:2], ylim=limits[2:])
     style.axis_names(ax, *names)
@@ -94,12 +94,12 @@ def _answers(decide: Callable[[FloatArray], ArrayLike], grid: FloatArray) -> Flo
 
 @dataclass(frozen=True)
 class _Samples:
-    """Points to draw, at most 2,000 of them."""
+    """Points to draw, at most 2,000."""
 
     xy: FloatArray
     labels: NDArray[Any] | None
     test: BoolArray
-    count: int  # before they were thinned
+    count: int  # number of points before thinning
 
     @classmethod
     def checked(cls, points: ArrayLike | None, labels: ArrayLike | None, test_mask: ArrayLike | None) -> _Samples:
@@ -123,14 +123,14 @@ class _Samples:
 def _draw_classes(
     ax: Axes, x: FloatArray, y: FloatArray, answer: FloatArray, palette: FloatArray, picture: dict[str, Any]
 ) -> IntArray:
-    """Draw regions and the boundaries between them; return the classes that have one."""
+    """Draw regions and the boundaries between them; return the classes that have a region."""
     k, shape = answer.shape[1], (len(y), len(x))
-    answer = np.nan_to_num(answer, nan=1 / k, posinf=1.0, neginf=0.0)  # NaN counts as undecided
+    answer = np.nan_to_num(answer, nan=1 / k, posinf=1.0, neginf=0.0)  # NaN counts as equal probabilities
     winner = answer.argmax(axis=1)
     sure = np.clip((answer.max(axis=1) - 1 / k) / (1 - 1 / k), 0.0, 1.0)
     pixels = 1 - (0.12 + 0.5 * sure)[:, None] * (1 - palette[winner])
     ax.imshow(pixels.reshape(*shape, 3), **picture)
-    # every boundary is between two classes: the outlines of all classes but one show them all
+    # a boundary is between two classes, so the outlines of all classes but one show all boundaries
     winners = np.unique(winner)
     for c in winners[1:].tolist():
         ahead = answer[:, c] - np.delete(answer, c, axis=1).max(axis=1)
@@ -145,7 +145,7 @@ def _palette(k: int) -> FloatArray:
 
 
 def _class_index(samples: _Samples, k: int, classes: Sequence[object] | None) -> IntArray:
-    """Return the class number of each point, -1 without a label or for a label that is no class."""
+    """Return the class number of each point, -1 without a label or with an unknown label."""
     if samples.labels is None:
         return np.full(len(samples.xy), -1)
     by_number = classes is None or (samples.labels.dtype.kind in "iu" and all(isinstance(c, str) for c in classes))
@@ -166,7 +166,7 @@ def _draw_points(ax: Axes, samples: _Samples, colours: FloatArray) -> None:
 def _draw_legend(ax: Axes, names: list[str], palette: FloatArray, samples: _Samples, winners: IntArray) -> None:
     from matplotlib.lines import Line2D
 
-    order = sorted(range(len(names)), key=lambda c: (c not in winners, c))[:10]  # visible ones first
+    order = sorted(range(len(names)), key=lambda c: (c not in winners, c))[:10]  # visible classes first
     looks: list[Any] = [(names[c], "s", tuple(palette[c]), style.INK) for c in sorted(order)]
     if len(names) > len(order):
         looks.append((f"and {len(names) - len(order)} more", "", "white", "white"))
@@ -176,7 +176,7 @@ def _draw_legend(ax: Axes, names: list[str], palette: FloatArray, samples: _Samp
     options = style.legend_options(handletextpad=0.3, handlelength=1.0, labelspacing=0.35)
     legend = ax.legend(handles, ["x"] * len(handles), loc="upper left", bbox_to_anchor=(1.02, 1.0), **options)
     for text, (name, *_) in zip(legend.get_texts(), looks, strict=True):
-        text.set_parse_math(False)  # a legend would drop names with a leading _ and typeset those with a $
+        text.set_parse_math(False)  # math text would drop names with a leading _ and typeset those with a $
         text.set_text(name)
 
 

@@ -24,16 +24,16 @@ NEGATIVE = "#e07b00"
 INK = "#2b2b2b"
 FAINT = "#8a8a8a"
 
-#: Ten colours that are distinct in the common forms of colour blindness (Okabe and Ito's, three of Tol's).
+#: Ten colours that can be distinguished with the common forms of colour blindness (Okabe and Ito, three of Tol).
 CLASSES = (
     "#1f6fb2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#c9b800", "#7f7f7f", "#882255", "#332288",
 )  # fmt: skip
 
-SMALL = 8.0  # points: names and numbers; other text is 9, titles of panels 10
+SMALL = 8.0  # size of names and numbers in points; other text has 9, titles of panels 10
 
 
 def require_matplotlib() -> None:
-    """Raise a `MeshError` that says how to install matplotlib, if it is not installed."""
+    """Raise a `MeshError` with installation instructions if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -42,14 +42,14 @@ def require_matplotlib() -> None:
 
 @contextmanager
 def clean_style() -> Iterator[None]:
-    """Use matplotlib's defaults and our fonts instead of the user's settings, so that figures are reproducible.
+    """Use matplotlib's defaults and fixed fonts instead of the user's settings, for reproducible figures.
 
-    Letters that no installed font has are drawn as boxes, without a warning.
+    Characters that no installed font has are drawn as boxes, without a warning.
     """
     import matplotlib
     from matplotlib import font_manager
 
-    # for letters that matplotlib's own font lacks
+    # for characters that matplotlib's default font lacks
     fallbacks = (
         "Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback",
         "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "PingFang SC", "Hiragino Sans", "Arial Unicode MS",
@@ -64,17 +64,17 @@ def clean_style() -> Iterator[None]:
             {
                 "font.family": ["DejaVu Sans", *(name for name in fallbacks if name in installed)],
                 "font.size": 9,
-                "figure.constrained_layout.w_pad": 0.1,  # inches: names do not touch the edge
+                "figure.constrained_layout.w_pad": 0.1,  # in inches, so that names do not touch the edge
                 "figure.constrained_layout.h_pad": 0.1,
                 "svg.hashsalt": "meshnn",
-                "svg.fonttype": "path",  # looks right without our font; text would be set in another, and overlap
+                "svg.fonttype": "path",  # text as outlines is independent of installed fonts
             }
         )
         yield
 
 
 def shorten(name: object, width: int = 14) -> str:
-    """Return a name on one line, cut in the middle to the width; letters of East Asian scripts count twice.
+    """Return a name on one line, shortened in the middle to the width; East Asian characters count twice.
 
     >>> from meshnn.plots.style import shorten
     >>> shorten("petal length in centimetres")
@@ -88,12 +88,12 @@ def shorten(name: object, width: int = 14) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number and what it counts: 1 edge, 2 edges."""
+    """Return a number and a noun in singular or plural: 1 edge, 2 edges."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def as_names(what: str, names: Sequence[object] | None, count: int) -> list[str] | None:
-    """Return shortened names, or None; their number is checked."""
+    """Check the number of names and return shortened names, or None."""
     if names is None:
         return None
     if len(names) != count:
@@ -102,7 +102,7 @@ def as_names(what: str, names: Sequence[object] | None, count: int) -> list[str]
 
 
 def diverging() -> Colormap:
-    """Return the colours of weights: orange for negative, light grey for zero, blue for positive, white for none."""
+    """Return the colour map of weights: orange for negative, light grey for zero, blue for positive, white for none."""
     from matplotlib.colors import LinearSegmentedColormap
 
     steps = ["#8a3f00", NEGATIVE, "#f2c58c", "#e9e9e9", "#9cc3e4", POSITIVE, "#0b3a66"]
@@ -110,14 +110,14 @@ def diverging() -> Colormap:
 
 
 def axes_size(ax: Axes) -> tuple[float, float]:
-    """Return about the width and height of the axes in points; the layout, done later, usually makes them larger."""
+    """Return the approximate width and height of the axes in points; the final layout usually makes them larger."""
     box, whole = ax.get_position(original=True), ax.figure.bbox
     points = 72 / ax.figure.dpi * (1.0 if ax.figure.get_layout_engine() is None else 1.2)
     return float(box.width * whole.width * points), float(box.height * whole.height * points)
 
 
 def new_figure(width: float, height: float, **options: Any) -> Figure:
-    """Return a figure of this size in inches, laid out by matplotlib."""
+    """Return a figure of the given size in inches, with automatic layout."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained", **options)
@@ -129,55 +129,55 @@ def page_title(figure: Figure, text: str) -> None:
 
 
 def panel_title(ax: Axes, text: str, above: float = 6.0) -> None:
-    """Set the title of a panel, `above` points above it; a $ in it does not start a formula."""
+    """Set the title of a panel, `above` points above it; a $ does not start a formula."""
     ax.set_title(text, loc="left", pad=above, fontsize=10, color=INK, parse_math=False)
 
 
 def quiet_axes(ax: Axes) -> None:
-    """Draw thin grey axes on the left and below, with small type."""
+    """Draw thin grey axes on the left and at the bottom, with small labels."""
     ax.spines[:].set(color=FAINT, linewidth=0.8)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(colors=FAINT, labelcolor=INK, labelsize=SMALL, width=0.8, length=3)
 
 
 def axis_names(ax: Axes, across: str, up: str) -> None:
-    """Name the axes; a $ in a name does not start a formula."""
+    """Set the names of the axes; a $ does not start a formula."""
     ax.set_xlabel(across, fontsize=SMALL, color=INK, parse_math=False)
     ax.set_ylabel(up, fontsize=SMALL, color=INK, parse_math=False)
 
 
 def colour_bar(ax: Axes, image: AxesImage, extend: str = "neither") -> None:
-    """Draw a colour bar beside a picture; `extend` marks values beyond its ends."""
+    """Draw a colour bar beside an image; `extend` marks values beyond its ends."""
     bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.1, 0.035, 0.8)), extend=extend)
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=FAINT, labelcolor=INK, labelsize=SMALL, width=0.8, length=3)
 
 
 def empty_panel(ax: Axes, text: str) -> None:
-    """Write into an empty panel why it is empty."""
+    """Write the reason into an empty panel."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=9, color=FAINT)
 
 
 def legend_options(**more: Any) -> dict[str, Any]:
-    """Return the options of all legends: no frame, small type."""
+    """Return the common options of legends: no frame, small text."""
     return {"frameon": False, "fontsize": SMALL, "labelcolor": INK, "handlelength": 1.6, "borderaxespad": 0.0} | more
 
 
 def legend_above(ax: Axes, handles: Sequence[Any] | None = None) -> None:
-    """Draw a legend in one row above the axes, between them and their title."""
+    """Draw a legend in one row between the axes and their title."""
     shown = ax.get_legend_handles_labels()[0] if handles is None else list(handles)
     place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.01), "ncols": len(shown), "columnspacing": 1.2}
     ax.legend(handles=shown, **legend_options(**place))
 
 
 def draw_line(ax: Axes, x: NDArray[Any], y: NDArray[Any], dashes: str = "-", **look: Any) -> None:
-    """Draw a line; a single point, which would be invisible as a line, as a dot."""
+    """Draw a line, or a dot for a single point, which would be invisible as a line."""
     ax.plot(x, y, dashes, marker="o" if np.isfinite(y).sum() == 1 else "", ms=4, **look)
 
 
 def settle(figure: Figure) -> None:
-    """Lay the figure out now, and not again for every file: positions would differ slightly."""
+    """Fix the layout of the figure, because positions would differ slightly between files."""
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
         figure.set_layout_engine("none")

@@ -1,4 +1,4 @@
-"""Nets that learn from streams: exact influences carried forward, one sample after the other, in constant memory."""
+"""Nets that learn from streams with exact influences, one sample after the other, in constant memory."""
 
 from meshnn.streaming.stream import Stream
 

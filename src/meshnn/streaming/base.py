@@ -1,4 +1,4 @@
-"""`BaseStream`: what streams in any arithmetic share: samples in, targets in, outputs out."""
+"""`BaseStream`: the interface that streams in any arithmetic share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["BaseStream"]
 
 
 class BaseStream:
-    """One net on one stream, or on several beside each other."""
+    """One net on one stream, or on several parallel streams that share the parameters."""
 
     topology: Topology
     codes: IntArray
@@ -34,71 +34,71 @@ class BaseStream:
     memory: str
     scale: bool
     n_streams: int = 1
-    #: Samples by which targets may come later.
+    #: Maximum delay of targets in samples.
     delay: int = 0
-    #: The arrays that it remembers, and buffers.
+    #: The stored arrays and buffers.
     room: Workspace
-    #: The names of those that it remembers.
+    #: The names of the stored arrays.
     kept: ClassVar[tuple[str, ...]]
-    #: Of states, influences and parameters.
+    #: The dtype of states, influences and parameters.
     dtype: np.dtype[Any]
 
     @property
     def width(self) -> int:
-        """Numbers per target: a label, or a value for each output."""
+        """The numbers per target: 1 for a label, else one value per output."""
         return 1 if self.loss.classifies and not self.loss.several else self.topology.n_outputs
 
     @property
     def samples(self) -> int:
-        """Samples seen so far."""
+        """The number of samples processed so far."""
         return int(self.room.clock[ClockPlace.SEEN])
 
     @property
     def learned(self) -> int:
-        """Updates made so far."""
+        """The number of updates so far."""
         return int(self.room.clock[ClockPlace.LEARNED])
 
     def step(self, x: ArrayLike) -> Array:
-        """Take in one sample `(n_inputs,)`, or `(n_streams, n_inputs)`; return the outputs, in the same shape."""
+        """Process one sample `(n_inputs,)` or `(n_streams, n_inputs)`; return outputs in the same shape."""
         return self._advance(x, Mode.ADVANCE)
 
     def peek(self, x: ArrayLike) -> Array:
-        """Return what `step` would; nothing is remembered."""
+        """Return the outputs that `step` would return, without a change of state."""
         return self._advance(x, Mode.PEEK)
 
     def learn(self, target: ArrayLike, delay: int = 0) -> None:
         """Learn the target of the last sample, or of the one `delay` samples before it.
 
-        Of several outputs, or streams, some targets may be missing, which is NaN. Labels are whole numbers from 0.
+        NaN marks missing targets of some outputs or streams. Labels are integers from 0.
         """
         self._learn(target, delay, Mode.LEARN)
 
     def gradient(self, target: ArrayLike, delay: int = 0) -> Array:
-        """Return the gradient `(n_parameters,)` of the loss of that sample, through all of the past."""
+        """Return the gradient `(n_parameters,)` of the loss of that sample, through the whole past."""
         self._learn(target, delay, Mode.DERIVE)
         return np.array(self.room.grad[: self.ties.n_parameters])
 
     def reset(self) -> None:
-        """Forget the states and their influences; what was learned stays."""
+        """Reset the states and their influences; the parameters are kept."""
         self.room.s[..., self.topology.n_clamped :] = 0
         self.room.J[:] = 0
 
     def run(self, X: ArrayLike, Y: ArrayLike | None = None, delay: int = 0) -> Array:
-        """Test, then train, over whole arrays in compiled code.
+        """Predict, then learn, each sample of whole arrays in compiled code.
 
         Parameters
         ----------
         X : array_like (T, n_inputs), or (T, n_streams, n_inputs)
         Y : array_like, optional
-            Targets: labels (T,), values (T,) or (T, n_outputs); with several streams (T, n_streams, ...). NaN is
-            missing. Without Y nothing is learned.
+            Targets: labels (T,), values (T,) or (T, n_outputs); with several streams (T, n_streams, ...). NaN marks
+            missing targets. Without Y nothing is learned.
         delay : int
-            The target of a sample comes that many samples after it.
+            The target of a sample is learned this number of samples after it.
 
         Returns
         -------
         array (T, n_outputs), or (T, n_streams, n_outputs)
-            The outputs before each target was seen.
+            The outputs before each target is learned.
         """
         found = checks.numbers("X", X)
         single = found.ndim == 2
@@ -114,7 +114,7 @@ class BaseStream:
             self._call(Mode.ADVANCE | Mode.LEARN, samples, targets, delay, out)
         return out[:, 0] if single else out
 
-    # -- how it runs -------------------------------------------------------------------------------------------------
+    # -- execution ---------------------------------------------------------------------------------------------------
 
     def _call(self, mode: int, X: Array, Y: Array, delay: int, out: Array) -> None:
         """Run samples X (T, n_streams, n_inputs) and targets Y (T, n_streams, width) through the core."""
@@ -130,7 +130,7 @@ class BaseStream:
     def _learn(self, target: ArrayLike, delay: int, mode: int) -> None:
         delay = self._as_delay(delay)
         if self.samples <= delay:
-            raise MeshError(f"{self.samples} samples were seen, so none {delay} before the last; call step(x) first")
+            raise MeshError(f"delay {delay} needs {delay + 1} samples, got {self.samples}; call step(x) first")
         given = np.asarray(target)
         targets = self.as_targets(given[None] if self.n_streams == 1 or given.ndim else given, 1)
         nothing = np.empty((0, self.n_streams, self.topology.n_inputs), self.dtype)
@@ -139,14 +139,14 @@ class BaseStream:
     def _nothing(self, T: int, width: int | None = None) -> Array:
         return np.full((T, self.n_streams, self.width if width is None else width), np.nan, self.dtype)
 
-    # -- what it remembers ---------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------------
 
     def to_tree(self) -> Tree:
-        """All that it remembers, as plain arrays; the parameters are the mesh's, too."""
+        """Return the whole state as plain arrays; the parameters are also those of the mesh."""
         return {name: array.copy() for name, array in self._arrays().items()}
 
     def restore(self, tree: Tree) -> None:
-        """Go on, bit by bit, where a stream of the same net was when `to_tree` was called."""
+        """Continue exactly from the state that `to_tree` returned for a stream of the same net."""
         fill_arrays(self._arrays(), tree, self._limits())
         self._restored()
 
@@ -154,23 +154,23 @@ class BaseStream:
         return {name: getattr(self.room, name) for name in self.kept}
 
     def _limits(self) -> dict[str, tuple[Any, Any]]:
-        """Return the smallest and largest numbers of stored arrays, where others would do harm."""
+        """Return bounds of the stored arrays whose values could otherwise cause errors."""
         raise NotImplementedError
 
     def _restored(self) -> None:
-        """Hand the restored parameters to the mesh."""
+        """Copy the restored parameters to the mesh."""
         raise NotImplementedError
 
-    # -- what it is given --------------------------------------------------------------------------------------------
+    # -- checks of arguments -----------------------------------------------------------------------------------------
 
     def _as_delay(self, delay: int) -> int:
         delay = whole_number("delay", delay, least=0)
         if delay > self.delay:
-            raise MeshError(f"delay is {delay}, but the stream keeps {self.delay} samples; make it with delay={delay}")
+            raise MeshError(f"delay is {delay}, but the stream has a maximum of {self.delay}; pass delay={delay} to it")
         return delay
 
     def _as_inputs(self, found: Array, shape: tuple[int, ...]) -> Array:
-        """Return samples `(T, n_streams, n_inputs)`, which came in some shape, as the core takes them."""
+        """Return samples `(T, n_streams, n_inputs)` in the format of the core; `shape` is the original one."""
         B, d = self.n_streams, self.topology.n_inputs
         if found.ndim != 3 or found.shape[1:] != (B, d):
             streams = f" of {B} streams" if B > 1 else ""
@@ -178,11 +178,11 @@ class BaseStream:
         samples = np.require(found, self.dtype, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
         if not self.scale and not np.isfinite(samples).all():
             t, b, i = np.argwhere(~np.isfinite(samples))[0].tolist()
-            raise DataError(f"input {i} of sample {t} is {found[t, b, i]}; give 0 for what is missing, after scaling")
+            raise DataError(f"input {i} of sample {t} is {found[t, b, i]}; impute it, or use a stream with scale=True")
         return samples
 
     def as_targets(self, Y: Any, T: int) -> Array:
-        """Return the targets of T samples, `(T, n_streams, width)`, NaN where missing, if they are targets."""
+        """Return the targets of T samples as `(T, n_streams, width)`, NaN where missing, after checks."""
         B, m = self.n_streams, self.width
         found = checks.numbers("targets", Y)
         shapes: set[tuple[int, ...]] = {(T, B, m)}

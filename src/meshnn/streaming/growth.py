@@ -1,4 +1,4 @@
-"""Nets that grow while they stream: inputs and outputs are added, influences move to their new places."""
+"""Nets that grow on a stream: inputs and outputs are added, and influences move to their new positions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["Growth", "grown", "moved_influences", "row_slices"]
 
 
 class Growth(NamedTuple):
-    """A graph that came from another one."""
+    """A graph that extends another one."""
 
     topology: Topology
-    neurons: IntArray  # (n_neurons,) of each neuron the one it was; -1 if it is new
-    edges: IntArray  # (n_edges,) the same
+    neurons: IntArray  # (n_neurons,) index of each neuron in the old graph; -1 if it is new
+    edges: IntArray  # (n_edges,) index of each edge in the old graph; -1 if it is new
 
 
 def grown(topology: Topology, inputs: int = 0, outputs: int = 0) -> Growth:
     """Return a graph with more inputs and outputs.
 
-    A new input feeds the neurons that the others feed, a new output reads what the others read; without any, all hidden
-    neurons, or the bias. Old inputs and outputs keep their numbers.
+    A new input has edges to all neurons that read other inputs; a new output reads all neurons that other outputs read.
+    Without such neurons, hidden neurons or the bias are used. Existing inputs and outputs keep their numbers.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def grown(topology: Topology, inputs: int = 0, outputs: int = 0) -> Growth:
     new_in = np.arange(t.n_inputs, t.n_inputs + inputs)
     new_out = np.arange(n + inputs, n + inputs + outputs)
     old = np.stack([shift[t.src], shift[t.dst]], axis=1)
-    # a new output reads inputs only where the others do, and new ones like the old
+    # a new output reads inputs, old and new, only if the other outputs do
     sources = np.concatenate([shift[read], new_in if (read < t.n_inputs).any() else new_in[:0]])
     new = [
         np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
@@ -77,8 +77,8 @@ def row_slices(plan: InfluencePlan, topology: Topology) -> Iterator[tuple[int, I
 def moved_influences(
     old: InfluencePlan, before: Topology, J: Array, new: InfluencePlan, growth: Growth, into: Array
 ) -> None:
-    """Copy influences (columns,) into the rows of a grown net; new edges and neurons have none yet."""
-    line = np.zeros(before.n_edges + 1, J.dtype)  # the last place is that of new edges
+    """Copy influences (columns,) into the rows of a grown net; those of new edges and neurons are 0."""
+    line = np.zeros(before.n_edges + 1, J.dtype)  # the last element is for new edges
     rows = {o: (edges, place) for o, edges, place in row_slices(old, before)}
     for o, edges, place in row_slices(new, growth.topology):
         was = int(growth.neurons[o])

@@ -1,8 +1,9 @@
-"""The extended Kalman filter of a stream: its settings, and what it knows, which grows and shrinks with the net.
+"""The extended Kalman filter of a stream: its settings and its state, which changes size with the net.
 
-The mathematics is in `_core/kalman.hpp`. Here its arrays are made. Up to some hundred parameters there is one block,
-the full covariance; beyond, one block for the parameters into each neuron, the decoupled filter: parameters of
-different neurons are assumed independent, but the innovation matrix is still that of all outputs.
+The mathematics is in `_core/kalman.hpp`; this module makes the arrays. Up to a few hundred parameters there is one
+block, the full covariance. With more parameters there is one block per neuron, for the parameters of its in-edges
+(decoupled filter): parameters of different neurons are assumed independent, but the innovation matrix includes all
+outputs.
 """
 
 from __future__ import annotations
@@ -29,33 +30,33 @@ __all__ = ["KalmanLearner", "KalmanSettings", "Learner"]
 
 @dataclass(frozen=True)
 class KalmanSettings:
-    """How the filter learns. The defaults are meant for every stream whose features and targets are standardised.
+    """Settings of the filter. The defaults are for streams with standardised features and targets.
 
     Parameters
     ----------
     covariance : "auto", "full" or "decoupled"
-        "auto" is full up to 316 parameters with one output, fewer with more.
+        "auto" is full up to 316 parameters with one output, and up to fewer with more outputs.
     p0 : float
-        Variance of every parameter at first: how far it may come from where it begins. No variance exceeds ten times
-        this.
+        Initial variance of every parameter, that is, how far it may move from its initial value. Variances are limited
+        to ten times this value.
     forgetting : "auto" or float
-        What every variance grows by after each sample: parameters may have moved by its root. "auto" finds it from
-        the stream, between `least` and `most`; 0 never forgets: all samples count the same.
+        Increase of every variance per sample, which allows parameters to drift by its root. "auto" adapts it to the
+        stream, between `least` and `most`; 0 never forgets: all samples count equally.
     least, most, start : float
-        Of forgetting="auto".
+        Lower bound, upper bound and initial value for forgetting="auto".
     rate : float
-        How fast it is found: the largest change of its logarithm in a sample is three times this.
+        Speed of the adaptation: its logarithm changes per sample by at most three times this value.
     steady : float
-        Forgetting below which the stream is said to stand still: then samples of before may be learned from again.
+        Forgetting below which the stream counts as stationary, so that earlier samples may be replayed.
     replay : float
-        What such a sample counts, where a new one counts 1.
+        Weight of a replayed sample; a new one has weight 1.
     noise : "auto" or float
-        Variance of standardised targets around their mean, for squared errors. "auto" finds it from the errors.
+        Variance of standardised targets around their mean, for squared errors. "auto" estimates it from the errors.
     tails : float
-        An error far beyond what is expected is taken for a draw of Student's t with so many degrees of freedom, and
-        counts less; 0 takes it as it is.
+        Degrees of freedom of Student's t distribution, by which errors far beyond the expected size are
+        down-weighted; 0 turns this off.
     bound : float
-        No parameter comes beyond it, whatever the data.
+        Limit of the absolute value of every parameter.
 
     Examples
     --------
@@ -86,7 +87,7 @@ class KalmanSettings:
         real_number("replay", self.replay, *SHARE)
         if not self.least <= self.start <= self.most:
             bounds = f"{self.least:g}, {self.start:g} and {self.most:g}"
-            raise MeshError(f"forgetting starts between its bounds: least <= start <= most, got {bounds}")
+            raise MeshError(f"least <= start <= most is required, got {bounds}")
         if self.forgetting != "auto":
             real_number('forgetting, if not "auto",', self.forgetting, *FROM_0)
         if self.noise != "auto":
@@ -94,17 +95,17 @@ class KalmanSettings:
 
     @property
     def q(self) -> float:
-        """The initial growth of variances per sample."""
+        """The initial increase of variances per sample."""
         return self.start if self.forgetting == "auto" else float(self.forgetting)
 
     @property
     def ceiling(self) -> float:
-        """The largest variance."""
+        """The upper limit of variances."""
         return 10.0 * self.p0
 
     def rule(self) -> dict[str, float]:
-        """Return the numbers that the core takes, by the fields of its struct."""
-        found = self.forgetting == "auto"  # else the rate of change is 0
+        """Return the settings that the core takes, by the fields of its struct."""
+        found = self.forgetting == "auto"  # otherwise the adaptation rate is 0
         return {
             "tails": self.tails,
             "noise_rate": 0.02 if self.noise == "auto" else 0.0,
@@ -125,14 +126,16 @@ def _packed_size(width: int) -> int:
 
 
 class _Block(NamedTuple):
-    """Parameters that have a covariance, and where it lies: its lower strips of STRIP rows, one after the other."""
+    """Parameters that share a covariance block, and its position: the lower strips of STRIP rows, concatenated.
+    Parameters that share a covariance block, and its position: the lower strips of STRIP rows, concatenated.
+    """
 
     members: IntArray
     width: int  # a multiple of StreamNumbers.STRIP
     packed: FloatArray
 
     def _strips(self) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield the rows of each strip, and its numbers (STRIP, columns)."""
+        """Yield the rows of each strip and its numbers (STRIP, columns)."""
         at, size = 0, int(StreamNumbers.STRIP)
         for i in range(0, self.width, size):
             strip = self.packed[at : at + size * (i + size)].reshape(size, -1)
@@ -159,19 +162,19 @@ class KalmanLearner:
     Parameters
     ----------
     group : (n_parameters,) int
-        The neuron that each parameter leads to: parameters of one neuron share a block, if there are several.
+        Destination neuron of each parameter; in a decoupled filter, the parameters of a neuron share a block.
     n_outputs : int
     dtype
-        Not used: a covariance is made of small differences, so it is always float64.
+        Ignored: the covariance is always float64, because it results from small differences.
     replays : int
-        Samples that are kept, of which one is learned from again with each new one, while the stream stands still. For
-        nets that forget their state only.
+        Number of samples that are stored for replay. While the stream is stationary, one of them is replayed with each
+        new sample. Only for nets without memory.
 
     Attributes
     ----------
     kind : "full" or "decoupled"
     filter : Workspace
-        Its arrays and settings, which the core changes in place; `_core/stream_structs.hpp` describes them.
+        Arrays and settings, changed in place by the core; see `_core/stream_structs.hpp`.
 
     Examples
     --------
@@ -184,7 +187,7 @@ class KalmanLearner:
 
     name = "ekf"
     filters = True
-    pace = (0.0, 1.0)  # of first-order learners
+    pace = (0.0, 1.0)  # settings of first-order learners
 
     def __init__(self, group: IntArray, n_outputs: int, dtype: Any = None, replays: int = 500, **settings: Any) -> None:
         if wrong := [name for name in settings if name not in KalmanSettings.__dataclass_fields__]:
@@ -203,7 +206,7 @@ class KalmanLearner:
         self.struct = _core.Struct("Filter", vars(self.filter), "d")
 
     def __getstate__(self) -> dict[str, Any]:
-        # copies and pickles make arrays of their own, which begin where they should
+        # copies and pickles allocate their own aligned arrays
         settings = {"replays": self.places, **asdict(self.settings)}
         return {"of": (self.group, self.n_outputs), "settings": settings} | self.state()
 
@@ -212,15 +215,15 @@ class KalmanLearner:
         self.filter.P[:], self.filter.memo[:] = state["P"], state["memo"]
 
     def structs(self) -> tuple[Any, Any]:
-        """Return the filter."""
+        """Return the structs of the core: the filter, and no optimiser."""
         return self.struct, None
 
     def state(self) -> dict[str, Array]:
-        """Return the covariance and the rest."""
+        """Return the covariance and the other arrays of the state."""
         return {"P": self.filter.P, "memo": self.filter.memo}
 
     def limits(self, dtype: np.dtype[Any]) -> dict[str, tuple[Any, Any]]:
-        """Return the ceiling of variances, and bounds of the rest as `_core/kalman.hpp` keeps it."""
+        """Return the bounds of stored arrays that `_core/kalman.hpp` guarantees."""
         settings, ceiling, most = self.settings, 2.0 * self.filter.ceiling, LIMITS.stored
         low, high = np.full(len(self.filter.memo), -most), np.full(len(self.filter.memo), most)
         low[[Memo.SAMPLES, Memo.LOG_Q, Memo.MEAN_SQUARE]] = 0.0, -np.inf, 0.0
@@ -236,13 +239,13 @@ class KalmanLearner:
 
         `theta` (n_parameters,) is changed in place. `H` (n_outputs, n_parameters) are the derivatives of the outputs
         `y`, `target` is a class, or a value per output, NaN where missing, `loss` a code of `meshnn.codes`. A sample
-        that is not `fresh` is replayed: it counts less and leaves the covariance as it is. `rest` is the logarithm of
-        the sum of the exponentials of the outputs of classes that are not among these.
+        that is not `fresh` is a replay: it has a smaller weight and does not change the covariance. `rest` is the
+        log-sum-exp of the outputs of classes that are not in `y`.
         """
         return float(_core.kalman(self.struct, theta, H, y, target, loss, fresh, rest))
 
     def _new_filter(self) -> Workspace:
-        """Make the arrays of a filter that knows nothing, P all zero."""
+        """Make the arrays of a filter with P = 0."""
         count, C, settings = len(self.group), self.n_outputs, self.settings
         blocks = [np.arange(count, dtype=np.int64)]
         if self.kind == "decoupled":
@@ -259,7 +262,7 @@ class KalmanLearner:
         memo[Memo.LOG_Q] = math.log(settings.q) if settings.q > 0 else -math.inf
         memo[Memo.NOISE : Memo.NOISE + C] = 1.0 if settings.noise == "auto" else settings.noise
         return Workspace(
-            P=aligned((int(offset[-1]),), np.float64),  # rows of strips are then whole cache lines
+            P=aligned((int(offset[-1]),), np.float64),  # so that rows of strips are whole cache lines
             order=order, first=first, offset=offset[:-1].copy(), taken=taken, memo=memo,
             H=aligned((C, int(first[-1])), np.float64), U=aligned((C, int(first[-1])), np.float64),
             **{name: np.zeros((C, C)) for name in ("S", "L", "T", "M")},
@@ -276,41 +279,41 @@ class KalmanLearner:
         return found
 
     def covariance(self) -> FloatArray:
-        """All of P, (n_parameters, n_parameters): zeros between blocks."""
+        """Return P as a matrix (n_parameters, n_parameters), with zeros between blocks."""
         P = np.zeros((len(self.group), len(self.group)))
         for block in self.blocks():
             P[np.ix_(block.members, block.members)] = block.read()
         return P
 
     def set_covariance(self, P: FloatArray) -> None:
-        """Take a covariance (n_parameters, n_parameters); entries between the blocks are dropped."""
+        """Set P from a matrix (n_parameters, n_parameters); entries between the blocks are ignored."""
         for block in self.blocks():
             block.write(P[np.ix_(block.members, block.members)])
 
     @property
     def q(self) -> float:
-        """The current growth of variances per sample."""
+        """The current increase of variances per sample."""
         return math.exp(self.filter.memo[Memo.LOG_Q])
 
     @property
     def noise(self) -> FloatArray:
-        """Variance of standardised targets around the outputs, (n_outputs,), as found so far."""
+        """The current estimate of the variance of standardised targets around the outputs, (n_outputs,)."""
         return np.asarray(self.filter.memo[Memo.NOISE : Memo.NOISE + self.n_outputs].copy())
 
     def moved(self, parameters: IntArray, groups: IntArray, outputs: IntArray) -> KalmanLearner:
-        """Return the same for other parameters; what is known about those that stay is the same, bit by bit."""
+        """Return the filter for changed parameters; the values of those that remain are copied exactly."""
         origin, settings = parameters, {"replays": self.places, **asdict(self.settings)}
         new = KalmanLearner(groups, len(outputs), **settings)
         before = self.blocks()
         home, place = np.full(len(self.group), -1), np.zeros(len(self.group), np.int64)
         for b, block in enumerate(before):
             home[block.members], place[block.members] = b, np.arange(len(block.members))
-        read = cache(lambda b: before[b].read())  # one block may become many
+        read = cache(lambda b: before[b].read())  # one block may be split into many
         for block in new.blocks():
             old = origin[block.members]
             b = int(home[old[0]])
             if old[0] >= 0 and np.array_equal(old, before[b].members):
-                block.packed[:] = before[b].packed  # unchanged, as most of many blocks are
+                block.packed[:] = before[b].packed  # most blocks are unchanged
                 continue
             P = block.read()
             for b in np.unique(home[old[old >= 0]]).tolist():
@@ -327,5 +330,5 @@ class KalmanLearner:
         return new
 
 
-#: The settings of a learner, and what it remembers from sample to sample.
+#: The settings and the state of a learner.
 Learner = FirstOrderLearner | KalmanLearner

@@ -1,4 +1,4 @@
-"""How a stream learns from the derivatives of its outputs: Adam and sgd. `kalman.py` has the filter."""
+"""First-order learners of a stream: Adam and SGD. `kalman.py` has the filter."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["AdamLearner", "FirstOrderLearner", "SgdLearner"]
 
 
 class FirstOrderLearner:
-    """A step along the gradient of the last sample, which is shortened to `clip` if it is longer.
+    """A step along the gradient of the last sample, whose norm is clipped to `clip`.
 
-    `moments` are what it remembers; `_core/core.hpp` describes the fields.
+    `moments` is the state; `_core/core.hpp` describes its fields.
     """
 
     name: ClassVar[str]
-    #: Whether it is a filter, which knows how sure it is.
+    #: Whether the learner is a filter, which estimates variances.
     filters: ClassVar[bool] = False
-    #: Samples that are kept to be learned from again.
+    #: Number of samples stored for replay.
     places = 0
     code: ClassVar[int]
 
@@ -41,11 +41,11 @@ class FirstOrderLearner:
         )  # fmt: skip
 
     def structs(self) -> tuple[Any, Any]:
-        """Return the filter and the optimiser as the core takes them: there is no filter."""
+        """Return the structs of the core: no filter, and the optimiser."""
         return None, _core.Struct("OptimizerState", vars(self.moments), self.moments.first.dtype.char)
 
     def moved(self, parameters: IntArray, groups: IntArray, outputs: IntArray) -> Self:
-        """Return the same for other parameters, of which each was one of these, or is new (-1)."""
+        """Return the learner for changed parameters; `parameters` are their old indices, -1 if new."""
         m, kept = self.moments, parameters >= 0
         settings = {"clip": self.pace[1], "l2": m.l2, "momentum": m.beta1}
         found = type(self)(parameters, len(outputs), m.first.dtype, self.pace[0], **settings)
@@ -54,11 +54,11 @@ class FirstOrderLearner:
         return found
 
     def state(self) -> dict[str, Array]:
-        """Return all that it remembers, by name; arrays that may be written to."""
+        """Return the arrays of the state by name; they are writable."""
         return {"first": self.moments.first, "second": self.moments.second}
 
     def limits(self, dtype: np.dtype[Any]) -> dict[str, tuple[Any, Any]]:
-        """Return the smallest and largest numbers of stored arrays: squares of others could be infinite."""
+        """Return the bounds of stored arrays; squares of larger numbers could overflow."""
         most = LIMITS.stored if dtype.itemsize == 8 else float(np.sqrt(LIMITS.stored))
         return {"first": (-most, most), "second": (0.0, most), "values": (-most, most)}
 

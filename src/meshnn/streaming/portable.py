@@ -1,4 +1,4 @@
-"""`PortableStream`: a stream in float32 whose bits are the same on every machine, also in C on one without a library.
+"""`PortableStream`: a stream in float32 that computes the same bits on every machine, also in C without a library.
 
 The mathematics is in `_core/portable.h`, which the core runs and `export/c/learner.py` writes into headers.
 """
@@ -30,20 +30,20 @@ __all__ = ["PortableStream", "portable_of"]
 
 
 class PortableStream(BaseStream):
-    """One net on one stream, in float32, strictly: made by `Mesh.stream(portable=True)` and `Stream.portable`.
+    """A net on one stream in strict float32, made by `Mesh.stream(portable=True)` or `Stream.portable`.
 
-    It has what `Stream` has for one stream with the exact influence and targets that come in time. The filter has one
-    covariance, never learns from a sample twice, and takes classes by how far the right one exceeds the others.
+    It has the interface of a `Stream` with one stream, the exact influence and no delayed targets. The filter has one
+    covariance and no replay. For classes, it learns the margin of the right class over the others.
 
-    It goes on where a stream is: with its parameters, states, influences, moments or covariance, and scaling. Samples
-    that a filter kept to learn from again stay behind.
+    It continues from the current state of a stream: parameters, states, influences, moments or covariance, and scaling.
+    Samples that a filter stores for replay are not copied.
 
     Parameters
     ----------
     stream : Stream
-        Of one net, exact, without late targets; `model.stream_` of a `MeshStreamClassifier` or `Regressor`.
+        One exact stream without delay, such as `model.stream_` of a `MeshStreamClassifier` or `Regressor`.
     values : (n_parameters,), optional
-        The parameters of a mesh, which are kept up to date. By default the stream has its own.
+        The parameters of a mesh, which are updated in place. By default the stream has its own copy.
 
     Examples
     --------
@@ -64,13 +64,13 @@ class PortableStream(BaseStream):
     def __init__(self, stream: Stream, values: Array | None = None) -> None:
         if (stream.n_streams, stream.method, stream.delay) != (1, "exact", 0):
             raise MeshError(
-                'a portable stream is one (n_streams=1), exact (method="exact") and learns in time (delay=0); '
-                f"this one has n_streams={stream.n_streams}, method={stream.method!r}, delay={stream.delay}"
+                'a portable stream needs n_streams=1, method="exact" and delay=0; '
+                f"got n_streams={stream.n_streams}, method={stream.method!r}, delay={stream.delay}"
             )
         losses = code.LossCode
         if stream.loss.code not in (losses.SQUARED_ERROR, losses.BINARY_CROSS_ENTROPY, losses.CROSS_ENTROPY):
             names = "squared_error, binary_cross_entropy and cross_entropy"
-            raise MeshError(f"a portable stream knows the losses {names}, not {stream.loss.name!r}")
+            raise MeshError(f"a portable stream supports the losses {names}, got {stream.loss.name!r}")
         self.topology, self.codes, self.ties = stream.topology, stream.codes, stream.ties
         self.loss, self.learner, self.scale = stream.loss, stream.learner, stream.scale
         self.ticks_per_sample, self.memory = stream.ticks_per_sample, stream.memory
@@ -84,14 +84,14 @@ class PortableStream(BaseStream):
             self.set_influences(whole)
         for name in self.kept:
             if not np.isfinite(getattr(self.room, name)).all():
-                raise MeshError(f"{name} of the stream has numbers that float32 does not hold; scale the data before")
+                raise MeshError(f"{name} of the stream has numbers outside of the range of float32; scale the data")
 
     def jacobian(self) -> Array:
-        """Derivative of every output of the last sample by every parameter `(1, n_outputs, n_parameters)`."""
+        """Return the derivatives of the outputs of the last sample by all parameters `(1, n_outputs, n_parameters)`."""
         return self.influences()[: self.ties.n_parameters, -self.topology.n_outputs :].T[None].copy()
 
     def influences(self) -> Array:
-        """Derivative of every neuron by every weight `(n_weights, n_neurons)`; 0 for fixed ones."""
+        """Return the derivatives of all neurons by all weights `(n_weights, n_neurons)`; 0 for fixed weights."""
         found = np.zeros((self.ties.n_numbers, self.topology.n_neurons), np.float32)
         for members, rows, place in blocks_of(self.net):
             block = self.room.J[place].reshape(len(members), len(rows))
@@ -99,31 +99,31 @@ class PortableStream(BaseStream):
         return found
 
     def set_influences(self, whole: Array) -> None:
-        """Take derivatives `(n_weights, n_neurons)`."""
+        """Set the derivatives `(n_weights, n_neurons)`."""
         for members, rows, place in blocks_of(self.net):
             self.room.J[place] = whole[np.ix_(members, rows + self.topology.n_clamped)].ravel()
 
-    # -- what it remembers ---------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------
 
     @property
     def left_out(self) -> int:
-        """Updates that were not made, because they were not finite."""
+        """The number of updates that were skipped because they were not finite."""
         return int(self.room.clock[code.ClockPlace.LEFT_OUT])
 
     @property
     def state(self) -> Array:
-        """States of all neurons `(n_neurons,)`; may be set."""
+        """The states of all neurons `(n_neurons,)`; can be set."""
         return np.asarray(self.room.s)
 
     @property
     def parameters(self) -> Array:
-        """`(n_parameters,)` as learned so far; a copy."""
+        """A copy of the current parameters `(n_parameters,)`."""
         return np.array(self.room.theta[: self.ties.n_parameters])
 
     def covariance(self) -> Array:
-        """All of P `(n_parameters, n_parameters)`, of a filter."""
+        """Return P of a filter `(n_parameters, n_parameters)`."""
         if not self.learner.filters:
-            raise MeshError(f'a covariance is known to learner="ekf" only, not to {self.learner.name!r}')
+            raise MeshError(f'only learner="ekf" has a covariance, got {self.learner.name!r}')
         n = self.ties.n_parameters
         upper = np.zeros((n, n), np.float32)
         upper[np.triu_indices(n)] = self.room.P
@@ -132,7 +132,7 @@ class PortableStream(BaseStream):
     def _limits(self) -> dict[str, tuple[Any, Any]]:
         limits = self.learner.limits(self.dtype)
         limits["theta"] = limits.pop("values")
-        # the samples, q and a mean square of a filter; or powers of Adam's betas
+        # number of samples, q and a mean square of a filter, or powers of Adam's betas
         most = max(self.room.memo[1], self.rule[11]) * 1.001
         limits["memo"] = (0.0, np.array([2.0**53, most, 1e38]) if self.learner.filters else 1.0)
         return limits
@@ -141,10 +141,10 @@ class PortableStream(BaseStream):
         self._given[:] = self.room.theta
 
     def into_stream(self, stream: Stream) -> None:
-        """Let a stream of the same net go on from here; of tied parameters influences begin anew."""
+        """Copy the state into a stream of the same net; influences of tied parameters are reset."""
         room, old, learner, N = self.room, stream.room, stream.learner, stream.ties.n_parameters
         if self.learner.name != learner.name or self.scale != stream.scale:
-            raise MeshError(f"the stream learns by {learner.name!r}, what is to go on in it by {self.learner.name!r}")
+            raise MeshError(f"the learner is {learner.name!r}, that of the portable stream {self.learner.name!r}")
         stream.values[:N] = stream._given[:N] = room.theta[:N]
         stream.refresh()
         nothing = np.zeros((stream.topology.n_edges, stream.topology.n_neurons))
@@ -164,20 +164,20 @@ class PortableStream(BaseStream):
                 learner.moments.second[:] = room.second
 
     def to_bytes(self, everything: bool = False) -> bytes:
-        """Return what its C learner would save here, for `net_restore` and `meshnn.export.snapshot.import_snapshot`.
+        """Return the snapshot that a C learner in this state saves, for `net_restore` and `import_snapshot`.
 
-        `everything` also has states, influences and what the learner remembers, not only parameters and scaling.
+        With `everything`, it includes states, influences and the learner's state besides parameters and scaling.
         """
         return write_snapshot(self, everything)
 
     def to_c(self, path: str | PathLike[str], name: str = "net") -> None:
-        """Write a C header with a learner that goes on from here, bit by bit; see `meshnn.export.c.learner`.
+        """Write a C header with a learner that continues exactly from this state; see `meshnn.export.c.learner`.
 
-        `name` begins the names of its functions: `net_init`, `net_step`, `net_learn` ...
+        `name` is the prefix of its functions: `net_init`, `net_step`, `net_learn` ...
         """
         write_whole(path, [learner_header(self, name).encode()])
 
-    # -- how it runs ---------------------------------------------------------------------------------------------
+    # -- execution -----------------------------------------------------------------------------------------------
 
     @cached_property
     def _structs(self) -> tuple[Any, Any]:
@@ -187,7 +187,7 @@ class PortableStream(BaseStream):
         return {name: value for name, value in self.__dict__.items() if name != "_structs"}
 
     def refresh(self) -> None:
-        """Read the parameters of the mesh again, after they were changed elsewhere."""
+        """Copy the parameters of the mesh again, after another program part changed them."""
         self.room.theta[:] = self._given
 
     def _call(self, mode: int, X: Array, Y: Array, delay: int, out: Array) -> None:
@@ -204,19 +204,20 @@ class PortableStream(BaseStream):
 
 
 def portable_of(model: Any, learner: str | None = None, **settings: Any) -> PortableStream:
-    """A trained model as a stream that goes on learning, and can be written as C; the model stays as it is.
+    """Return a portable stream that continues to train a model and can be exported to C.
 
     Parameters
     ----------
     model : Mesh, MeshStreamClassifier, MeshStreamRegressor, MeshClassifier, MeshRegressor, or one of sequences
-        A stream goes on as it is, if no other learner is named. Of trained models features and targets are scaled as
-        they were in training, and from there on by what comes. Those of sequences must be read at every step.
+        A copy is trained; the model is not changed. A stream continues in its state unless another learner is named.
+        For trained models, features and targets are scaled as in training at first, then by the samples of the stream.
+        Sequence models must be read at every step (readout="all").
     learner : "adam", "sgd" or "ekf", optional
-        By default that of the model; else "ekf" up to 316 parameters, beyond which its covariance takes more than
-        200 kB, then "adam".
+        By default that of the model, or "ekf" up to 316 parameters, beyond which its covariance takes over 200 kB, then
+        "adam".
     **settings
-        Of the learner, as in `Mesh.stream`. A filter goes on from what training says about the parameters, as
-        `predict(X, return_std=True)` does; where that is not known, it is as sure as if each had a variance of 0.01.
+        Settings of the learner, as in `Mesh.stream`. A filter starts from the posterior of the parameters that
+        `predict(X, return_std=True)` uses; if there is none, every parameter has the variance 0.01.
     """
     known, chosen, moments = getattr(model, "stream_", None), dict[str, Any](), None
     if isinstance(known, Stream):
@@ -232,8 +233,8 @@ def portable_of(model: Any, learner: str | None = None, **settings: Any) -> Port
         mesh, loss = model, "squared_error"
     else:
         raise MeshError(
-            f"{type(model).__name__} is no model that goes on learning from single rows; "
-            "make a stream of its net yourself: model.mesh_.stream(portable=True)"
+            f"{type(model).__name__} cannot continue to learn from single rows; "
+            "make a stream of its net: model.mesh_.stream(portable=True)"
         )
     if learner is None:
         learner = "ekf" if mesh.n_parameters**2 <= LIMITS.full_covariance else "adam"
@@ -250,32 +251,32 @@ def portable_of(model: Any, learner: str | None = None, **settings: Any) -> Port
 
 
 def _in_time(model: Any) -> dict[str, Any]:
-    """Whether a trained model remembers, and for how many ticks it looks at a sample."""
+    """Return the memory and the ticks per sample of a trained model."""
     reading = getattr(model.preprocessing_, "reading", None)
     if reading is None:
         return {"memory": "none"}
     if reading.readout != "all" or reading.delay:
         raise MeshError(
-            f'it reads sequences (readout="{reading.readout}", delay={reading.delay}); a stream learns at every step, '
-            'so only readout="all" without a delay can go on learning'
+            f'the model has readout="{reading.readout}" and delay={reading.delay}; a stream learns at every step, '
+            'so that it needs readout="all" and delay=0'
         )
     return {"memory": "carry", "ticks_per_sample": reading.per_step}
 
 
 def _trust(learner: KalmanLearner, known: Any, live: IntArray) -> None:
-    """Let a filter know what training has found: the covariance of the parameters and the noise, if there is one."""
+    """Set the covariance and the noise of a filter from the results of training, if there are any."""
     P = np.eye(len(learner.group)) * LIMITS.trained * learner.settings.p0
     if known is not None and not isinstance(known, str) and not known.last_layer:
         (root,) = known.roots
         P[np.ix_(live, live)] = known.noise.mean() * (root.T @ root)
         memo, C = learner.filter.memo, learner.n_outputs
         memo[code.Memo.NOISE : code.Memo.NOISE + C] = np.maximum(known.noise, learner.filter.noise_floor)
-        memo[code.Memo.SAMPLES] = LIMITS.noise_samples  # the noise is known that well
+        memo[code.Memo.SAMPLES] = LIMITS.noise_samples  # weight of the noise estimate
     learner.set_covariance(P)
 
 
 def _as_moments(mean: Any, scale: Any) -> Array:
-    """Of numbers of which as many were seen as count in the long run."""
+    """Return moments as if the maximum effective number of samples had been seen."""
     found = np.zeros((code.MomentRow.ALL, len(mean)))
     found[code.MomentRow.COUNT] = LIMITS.trained_samples
     found[code.MomentRow.MEAN], found[code.MomentRow.VARIANCE] = mean, np.square(scale)

@@ -26,7 +26,7 @@ __all__ = ["blocks_of", "new_portable_state", "plan_portable", "rule_of"]
 
 
 def rule_of(learner: Learner) -> Array:
-    """Return the settings in the order of `_core/portable.c`."""
+    """Return the settings of a learner in the order of `_core/portable.c`."""
     found = np.zeros(14, np.float32)
     if isinstance(learner, KalmanLearner):
         s, rule = learner.settings, learner.settings.rule()
@@ -39,7 +39,7 @@ def rule_of(learner: Learner) -> Array:
 
 
 def _groups(t: Topology, ties: Ties) -> list[tuple[list[int], list[int]]]:
-    """Return the neurons that parameters reach, and these parameters, of those that reach an output."""
+    """Return, per group, the neurons that its parameters reach and the parameters; only those that reach an output."""
     reach = reach_sets(t, ties.number < ties.n_parameters, None)
     reached: dict[int, set[int]] = {}
     for o in np.flatnonzero(reach.number >= 0).tolist():
@@ -56,7 +56,7 @@ def _groups(t: Topology, ties: Ties) -> list[tuple[list[int], list[int]]]:
 
 
 def plan_portable(stream: PortableStream) -> Workspace:
-    """Make the lists of a stream, for the core and for headers."""
+    """Make the lists of a stream, for the core and for C headers."""
     t, ties, n_clamped, C = stream.topology, stream.ties, stream.topology.n_clamped, stream.topology.n_outputs
     number = ties.number
     into: list[list[int]] = [[] for _ in range(t.n_neurons)]
@@ -103,7 +103,7 @@ def plan_portable(stream: PortableStream) -> Workspace:
 
 
 def blocks_of(net: Workspace) -> Iterator[tuple[IntArray, IntArray, slice]]:
-    """Yield the parameters of each group, the rows that they reach and where the block (parameters, rows) lies in J."""
+    """Yield the parameters of each group, the rows they reach, and the slice of the block (parameters, rows) in J."""
     at = 0
     for g, (first, last) in enumerate(pairwise(net.par_ptr.tolist())):
         rows = net.rows[net.row_ptr[g] : net.row_ptr[g + 1]]
@@ -113,11 +113,11 @@ def blocks_of(net: Workspace) -> Iterator[tuple[IntArray, IntArray, slice]]:
 
 
 def new_portable_state(stream: PortableStream, origin: Stream) -> Workspace:
-    """Make the arrays, with all that another stream remembers in float32."""
+    """Make the arrays, with the state of another stream converted to float32."""
     t, net, N = stream.topology, stream.net, stream.ties.n_parameters
     learner, known, filters = origin.learner, origin.room, stream.learner.filters
     columns = max((last.stop for *_, last in blocks_of(net)), default=0)
-    check_fits(4.0 * (columns + filters * N * (N + 1) // 2), "a portable stream", "take a net with fewer parameters")
+    check_fits(4.0 * (columns + filters * N * (N + 1) // 2), "a portable stream", "use a net with fewer parameters")
     rows, links = len(net.code), int(np.diff(net.sub_ptr[net.row_ptr]).max(initial=1))
     sizes = {
         "other": t.n_neurons, "J": columns, "t": rows, "d": rows, "w": links,

@@ -1,4 +1,4 @@
-"""The arrays of streams: those that are remembered, buffers to compute in, and how stored ones are checked."""
+"""The arrays of streams: stored state, buffers, and the checks of stored arrays."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMITS", "Workspace", "aligned", "fill_arrays", "mean_and_scale", "new_state", "standardised"]
 
-#: Arrays and numbers by name, as a struct of the core has them; `_core/stream_structs.hpp` describes those of streams.
+#: Arrays and numbers by field name of a struct of the core; `_core/stream_structs.hpp` describes those of streams.
 Workspace = SimpleNamespace
 
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """The tunable numbers of streams."""
+    """The constants of streams."""
 
-    #: Largest square of the number of parameters times outputs for a full covariance: 316 parameters with one output.
+    #: Maximum of n_parameters**2 * n_outputs for a full covariance: 316 parameters with one output.
     full_covariance: int = 100_000
-    #: Parameters and moments of a stored learner are not larger, in float64.
+    #: Maximum of parameters and moments in a stored learner, in float64.
     stored: float = 1e50
-    #: Share of the first variance that trained parameters have, if nothing else is known of them.
+    #: Initial variance of trained parameters relative to `p0`, if their posterior is unknown.
     trained: float = 0.01
-    #: Samples that the scaling of a trained model counts as when it goes on with a stream: as many as in the long run.
+    #: Number of samples that the scaling of a trained model counts as on a stream: the maximum effective number.
     trained_samples: float = 2000.0
-    #: Samples that the noise of a trained model counts as.
+    #: Number of samples that the noise of a trained model counts as.
     noise_samples: float = 100.0
 
 
 LIMITS = StreamLimits()
 
-#: Arrays with inputs and forecasts that are missing, which are NaN, and influences, which may have overflowed.
+#: Arrays that may be NaN, for missing inputs and forecasts, or may have overflowed (influences).
 NOT_FINITE = ("J", "past_derivatives", "last_x", "replay_x", "replay_y", "pending")
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Return zeros that begin at a cache line."""
+    """Return zeros aligned to a cache line."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.zeros(size + VECTOR, np.uint8)
     start = -raw.ctypes.data % VECTOR
@@ -56,12 +56,12 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def new_state(stream: Stream) -> Workspace:
-    """Make the arrays of a stream that has seen nothing."""
+    """Make the arrays of a new stream."""
     t, plan, B, dtype = stream.topology, stream.plan, stream.n_streams, stream.dtype
     n, C, N, L = t.n_neurons, t.n_outputs, stream.ties.n_parameters, ROW_BYTES // dtype.itemsize
     depth = stream.delay + 1 if stream.delay else 0
     needed = dtype.itemsize * (2.0 * B * plan.columns + (depth * B + 1.0) * C * N)
-    check_fits(needed, f"the influences of {B} streams", 'take fewer streams, a smaller `delay` or method="snap-1"')
+    check_fits(needed, f"the influences of {B} streams", 'use fewer streams, a smaller `delay` or method="snap-1"')
     packs = plan.course.most_packs
     m, d = stream.width, t.n_inputs
     replays = stream.learner.places if stream.memory == "none" and B == 1 else 0
@@ -95,13 +95,13 @@ def new_state(stream: Stream) -> Workspace:
 
 
 def mean_and_scale(moments: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what the core standardises by: a number that never varied has an infinite scale, so that it becomes 0."""
+    """Return mean and scale as in the core. A constant number has an infinite scale, so that it becomes 0."""
     mean, deviation = moments[MomentRow.MEAN].copy(), np.sqrt(moments[MomentRow.VARIANCE])
     return mean, np.where(deviation > StreamNumbers.ROUNDING_SHARE * np.abs(mean), deviation, np.inf)
 
 
 def standardised(values: Array, mean: FloatArray, scale: FloatArray, cut: float) -> Array:
-    """Return rows of numbers as the net sees them; a missing one counts as its mean."""
+    """Return rows of numbers in the units of the net; a missing value becomes the mean."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = np.clip((values - mean) / scale, -cut, cut)
     return np.where(np.isfinite(found), found, 0.0)
@@ -110,10 +110,10 @@ def standardised(values: Array, mean: FloatArray, scale: FloatArray, cut: float)
 def fill_arrays(
     into: Mapping[str, Array], stored: Any, limits: Mapping[str, tuple[Any, Any]] | None = None, gaps: bool = False
 ) -> None:
-    """Copy stored arrays, which may come from a stranger's file, into the arrays of those names: all of them or none.
+    """Copy stored arrays, possibly from an untrusted file, into the arrays of the same names: all of them or none.
 
-    Names, shapes and dtypes must be the same. Numbers lie within the `limits` of their name or are finite, or NaN where
-    there are `gaps`; counters are not negative.
+    Names, shapes and dtypes must be the same. Numbers must be within the `limits` of their name, or finite, or NaN if
+    the name is in `gaps`. Counters must not be negative.
     """
     if not isinstance(stored, dict) or set(stored) != set(into):
         found = sorted(stored) if isinstance(stored, dict) else type(stored).__name__
@@ -129,6 +129,6 @@ def fill_arrays(
         low, high = limits.get(name, (-most, most) if array.dtype.kind == "f" else (0, 2.0**62))
         checked = (given[: ClockPlace.RANDOM] if name == "clock" else given).astype(np.float64)
         if not ((checked >= low) & (checked <= high) | (gaps & np.isnan(checked))).all():
-            raise FileError(f"the stored {name} has numbers that no stream holds")
+            raise FileError(f"the stored {name} has numbers out of range; the file is damaged")
     for name, array in into.items():
         array[...] = stored[name]

@@ -1,4 +1,4 @@
-"""`Stream`: a net that lives on a stream of samples and learns from it while it runs."""
+"""`Stream`: a net on a stream of samples that learns while it runs."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = ["Stream", "new_learner"]
 
 
 class Stream(BaseStream):
-    """One net on one stream, or on several beside each other: made by `Mesh.stream`, which has the parameters.
+    """A net on one or several parallel streams, made by `Mesh.stream`. The mesh has the parameters.
 
     Attributes
     ----------
     samples : int
-        Samples seen so far.
+        Number of samples processed so far.
     learned : int
-        Updates made.
+        Number of updates so far.
     """
 
     kept: ClassVar = ("s", "J", "side", "past_derivatives", "past_outputs", "x_moments", "y_moments", "last_x",
@@ -52,23 +52,23 @@ class Stream(BaseStream):
         self.topology, self.codes, self.ties = topology, codes, ties
         self.loss, self.learner = loss_named(loss), learner
         if not self.loss.streams:
-            raise MeshError(f"streams do not know the loss {self.loss.name!r}; take another one, or MeshRegressor")
+            raise MeshError(f"streams do not support the loss {self.loss.name!r}; use another loss, or MeshRegressor")
         self.ticks_per_sample = whole_number("ticks_per_sample", ticks_per_sample, most=10_000)
         self.memory = known("memory", memory, ("carry", "none"))
         self.scale = switch("scale", scale)
         topology.check_reachable(self.ticks_per_sample if memory == "none" else topology.n_neurons)
-        _hops(method)  # refuses others
+        _hops(method)  # raises an error for an unknown method
         self.method = method
         self.n_streams, self.delay = whole_number("n_streams", n_streams), whole_number("delay", delay, least=0)
         self.dtype = np.dtype(np.float64) if learner.filters else values.dtype
-        self._given = values  # of the mesh, which are kept up to date
+        self._given = values  # parameters of the mesh, which are updated in place
         self.values = values if values.dtype == self.dtype else values.astype(self.dtype)
 
-    # -- what it costs -------------------------------------------------------------------------------------------
+    # -- costs ---------------------------------------------------------------------------------------------------
 
     @cached_property
     def plan(self) -> InfluencePlan:
-        """The plan of its method."""
+        """The plan of the chosen method."""
         return self.planned(self.method)
 
     def planned(self, method: str) -> InfluencePlan:
@@ -82,16 +82,19 @@ class Stream(BaseStream):
 
     @property
     def at_once(self) -> int:
-        """Outputs that a sample is learned with: all, but of hundreds of classes a filter takes the likeliest."""
+        """Number of outputs in an update: all, but a filter with hundreds of classes uses only the most probable."""
         few = self.learner.filters and self.loss.code == code.LossCode.CROSS_ENTROPY
         return min(self.topology.n_outputs, code.StreamNumbers.AT_ONCE) if few else self.topology.n_outputs
 
     def explain(self) -> StreamExplanation:
-        """Return the cost of a sample with exact and with truncated influence, to be printed. Nothing is run."""
+        """Return the cost of a sample with exact and with truncated influences, without running anything."""
         return explained(self)
 
     def jacobian(self) -> Array:
-        """Derivative of every output of the last sample by every parameter `(n_streams, n_outputs, n_parameters)`."""
+        """Return the derivatives of the outputs of the last sample by all parameters, one array per stream.
+
+        The shape is `(n_streams, n_outputs, n_parameters)`.
+        """
         plan, room = self.plan, self.room
         found = np.zeros((self.n_streams, self.topology.n_outputs, self.ties.n_parameters), self.dtype)
         for b in range(self.n_streams):
@@ -100,15 +103,15 @@ class Stream(BaseStream):
                 np.add.at(found[b, o], plan.course.out_parameter[first:last], J)
         return found
 
-    # -- what it remembers ---------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> Array:
-        """States of all neurons `(n_streams, n_neurons)`; may be set."""
+        """The states of all neurons `(n_streams, n_neurons)`; can be set."""
         return np.asarray(self.room.s)
 
     def influences(self) -> Array:
-        """Derivative of every neuron by every edge `(n_edges, n_neurons)`, of the first stream."""
+        """Return the derivatives of all neurons by all edges `(n_edges, n_neurons)` of the first stream."""
         t, J = self.topology, self.room.J[0, self.room.side[0]]
         found = np.zeros((t.n_edges, t.n_neurons), self.dtype)
         for o, edges, place in row_slices(self.plan, t):
@@ -116,19 +119,19 @@ class Stream(BaseStream):
         return found
 
     def set_influences(self, whole: Array) -> None:
-        """Take derivatives `(n_edges, n_neurons)` for the first stream."""
+        """Set the derivatives `(n_edges, n_neurons)` of the first stream."""
         self.room.J[0] = 0
         J = self.room.J[0, self.room.side[0]]
         for o, edges, place in row_slices(self.plan, self.topology):
             J[place] = whole[edges, o]
 
     def variance(self) -> Array:
-        """Of the outputs of the last sample `(n_streams, n_outputs)`: what is to be expected of the errors of targets.
+        """Return the predictive variance of the targets of the last sample `(n_streams, n_outputs)`.
 
-        It has two parts: what the filter does not know, and the noise it has found in the targets.
+        It is the sum of the variance due to uncertain parameters and the estimated noise of the targets.
         """
         if not isinstance(self.learner, KalmanLearner):
-            raise MeshError(f'the variance of predictions is known to learner="ekf" only, not to {self.learner.name!r}')
+            raise MeshError(f'only learner="ekf" has a predictive variance, got {self.learner.name!r}')
         found, moments = np.zeros((self.n_streams, self.topology.n_outputs)), self.room.y_moments
         _core.variance(*self._structs[:3], found)
         if not self.loss.likelihood:
@@ -136,7 +139,7 @@ class Stream(BaseStream):
         return np.asarray(found * moments[code.MomentRow.VARIANCE] if moments.shape[1] else found)
 
     def scaled(self, X: Array, Y: Array) -> tuple[Array, Array]:
-        """Samples (T, n_inputs) and targets (T, m) as the net sees them by the moments of now."""
+        """Return samples (T, n_inputs) and targets (T, m), standardised with the current moments."""
         cuts = code.StreamNumbers
         moments = (self.room.x_moments, cuts.INPUT_CUT), (self.room.y_moments, cuts.TARGET_CUT)
         X, Y = (
@@ -147,7 +150,7 @@ class Stream(BaseStream):
 
     @cached_property
     def room(self) -> Workspace:  # type: ignore[override]
-        """Buffers, made when they are first used."""
+        """The arrays and buffers, made at the first use."""
         if self.values is not self._given:
             self.values[:] = self._given
         return new_state(self)
@@ -155,9 +158,9 @@ class Stream(BaseStream):
     def grow(
         self, growth: Growth, values: Array, codes: IntArray, ties: Ties, parameters: IntArray, loss: str | None = None
     ) -> None:
-        """Go on with a graph that came from this one: states, influences and what the learner knows move along.
+        """Continue with a grown graph: states, influences and the learner's state move to their new positions.
 
-        `parameters` has, of each parameter, the one it was, or -1. `Mesh.grow_stream` does all of this.
+        `parameters` has the old index of each parameter, or -1. `Mesh.grow_stream` does all of this.
         """
         before, t = self.topology, growth.topology
         outputs = np.maximum(growth.neurons[t.n_neurons - t.n_outputs :] - (before.n_neurons - before.n_outputs), -1)
@@ -171,7 +174,7 @@ class Stream(BaseStream):
         self.__dict__ = other.__dict__
 
     def _move_into(self, other: Stream, growth: Growth, outputs: IntArray) -> None:
-        """Copy all that it remembers into a stream of the grown graph."""
+        """Copy the whole state into a stream of the grown graph."""
         other.room = new_state(other)
         room, new, t = self.room, other.room, growth.topology
         kept, inputs = growth.neurons >= 0, growth.neurons[: t.n_inputs]
@@ -187,12 +190,12 @@ class Stream(BaseStream):
             _move(room.replay_x, new.replay_x, inputs, np.nan)
             new.replay_y[:] = room.replay_y
         else:
-            new.clock[code.ClockPlace.STORED] = 0  # their targets are of another kind
+            new.clock[code.ClockPlace.STORED] = 0  # stored targets have another format
         if self.delay:
-            new.clock[code.ClockPlace.SEEN] = 0  # derivatives of before are of another net
+            new.clock[code.ClockPlace.SEEN] = 0  # stored derivatives are of another net
 
     def portable(self) -> PortableStream:
-        """A stream in float32 that goes on from here with the same bits on every machine, also in C: `to_c`."""
+        """Return a stream in float32 that continues from this state with the same bits on every machine, also in C."""
         from meshnn.streaming.portable import PortableStream
 
         return PortableStream(self)
@@ -212,7 +215,7 @@ class Stream(BaseStream):
         self.room.weights[:] = self.values[self.plan.course.weight_index]
 
     def __getstate__(self) -> Tree:
-        # addresses of buffers, and what can be computed again, are left out: copies and pickles make their own
+        # pickles omit addresses of buffers and cached results
         state = {name: value for name, value in self.__dict__.items() if name not in ("plan", "_structs", "_buffers")}
         return state | {"room": super()._arrays()} if "room" in state else state
 
@@ -225,7 +228,7 @@ class Stream(BaseStream):
                 getattr(self.room, name)[:] = array
 
     def attach(self, values: Array) -> None:
-        """Learn the parameters of a mesh: not every pickler knows that its array and the stream's are one."""
+        """Use the parameter array of a mesh, because some picklers copy shared arrays."""
         values[:] = self.values
         self._given = values
         if values.dtype == self.values.dtype:
@@ -234,7 +237,7 @@ class Stream(BaseStream):
 
     @cached_property
     def _structs(self) -> tuple[Any, Any, Any, Any]:
-        """The arrays as the core takes them; it keeps their addresses."""
+        """The structs of the core, which contain addresses of the arrays."""
         (rate, clip), filters, kind = self.learner.pace, self.learner.filters, self.dtype.char
         given = vars(self.room) | {"values": self.values, "loss": self.loss.code, "rate": rate, "clip": clip,
                                    "carry": self.memory == "carry", "use_filter": filters}  # fmt: skip
@@ -246,16 +249,16 @@ class Stream(BaseStream):
 
     @cached_property
     def _buffers(self) -> tuple[Array, Array, Array]:
-        """No target, one target, and the outputs of one sample: for single rows, which are to be fast."""
+        """Preallocated arrays for single rows: no target, one target, and the outputs of one sample."""
         return self._nothing(0), self._nothing(1), self._nothing(1, self.topology.n_outputs)
 
     def refresh(self) -> None:
-        """Look at the parameters of the mesh again, after somebody else has changed them."""
+        """Copy the parameters of the mesh again, after another program part changed them."""
         if self.values is not self._given:
             self.values[:] = self._given
         self.room.weights[:] = self.values[self.plan.course.weight_index]
 
-    # -- how it runs ---------------------------------------------------------------------------------------------
+    # -- execution -----------------------------------------------------------------------------------------------
 
     def _call(self, mode: int, X: Array, Y: Array, delay: int, out: Array) -> None:
         _core.stream(*self._structs, mode, X, Y, delay, out)
@@ -263,16 +266,16 @@ class Stream(BaseStream):
             self._given[:] = self.values
 
     def peek_rows(self, rows: Array) -> Array:
-        """`peek` for rows `(T, 1, n_inputs)` of the right dtype that were checked: the outputs `(T, n_outputs)`."""
+        """Return the outputs `(T, n_outputs)` of `peek` for checked rows `(T, 1, n_inputs)` in the right dtype."""
         out: Array = np.empty((len(rows), 1, self.topology.n_outputs), self.dtype)
         self._call(code.Mode.PEEK, rows, self._buffers[0], 0, out)
         found: Array = out[:, 0]
         return found
 
     def learn_row(self, row: Array, target: float) -> Array:
-        """`step` and `learn` for such a row and a target of one number; return the outputs `(1, 1, n_outputs)` before.
+        """Apply `step` and `learn` to such a row and a target with one number; return the outputs before the update.
 
-        They are valid until the next row.
+        The outputs `(1, 1, n_outputs)` are valid until the next row.
         """
         _, targets, out = self._buffers
         targets[0, 0, 0] = target
@@ -281,7 +284,7 @@ class Stream(BaseStream):
 
 
 def _hops(method: str) -> int | None:
-    """Where to cut influences: none if exact."""
+    """Return the number of hops after which influences are cut; None for the exact method."""
     if method == "exact":
         return None
     match = re.fullmatch(r"snap-([1-9]\d*)", method) if isinstance(method, str) else None
@@ -291,19 +294,19 @@ def _hops(method: str) -> int | None:
 
 
 def _move(old: Array, new: Array, origin: IntArray, nothing: float = 0.0) -> None:
-    """Columns of before to where they are now."""
+    """Copy columns to their new positions."""
     if old.shape[1] and new.shape[1]:
         new[:] = nothing
         new[:, origin >= 0] = old[:, origin[origin >= 0]]
 
 
 def groups_of(topology: Topology, ties: Ties) -> IntArray:
-    """The neuron that each parameter leads to; of a tied one, the first."""
+    """Return the destination neuron of each parameter; of a tied one, that of its first edge."""
     return topology.dst[ties.first[: ties.n_parameters]].astype(np.int64)
 
 
 def new_learner(learner: str, topology: Topology, ties: Ties, dtype: np.dtype[Any], settings: Any) -> Learner:
-    """By its name."""
+    """Return a new learner by its name."""
     kinds: dict[str, Any] = {kind.name: kind for kind in (AdamLearner, SgdLearner, KalmanLearner)}
     kind = kinds[known("learner", learner, kinds)]
     try:

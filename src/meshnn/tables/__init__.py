@@ -1,1 +1,1 @@
-"""Tables: one reader that yields blocks of rows, and one encoder from columns to features."""
+"""Tables: readers that yield blocks of rows, and an encoder from columns to features."""

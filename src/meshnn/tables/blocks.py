@@ -1,4 +1,4 @@
-"""Blocks of rows, positions in a table at which a reader can resume, and what all readers share."""
+"""Blocks of rows, positions in a table at which a reader can resume, and the base classes of readers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Block", "CountedReader", "Position", "Reader"]
 class Position:
     """A place between two rows of a table, with a checksum that identifies the table up to there."""
 
-    offset: int  # bytes of a text, rows of a binary file
+    offset: int  # bytes of a text file, rows of a binary file
     rows: int  # rows before it
     stamp: str
 
@@ -28,7 +28,7 @@ class Block:
 
     table: Any  # pyarrow.Table
     first: int  # rows of the table before this block
-    fault: DataError | None  # why the row after this block cannot be read
+    fault: DataError | None  # the error in the row after this block, if it cannot be read
     position: Callable[[int], Position]  # after the given number of rows of this block
 
     def __len__(self) -> int:
@@ -36,9 +36,9 @@ class Block:
 
 
 class Reader(ABC):
-    """A table that is read block by block; where a block ends carries no meaning."""
+    """A table that is read block by block. The block borders have no meaning."""
 
-    name: str  # the file, as messages call it
+    name: str  # the name of the file in messages
     names: list[str]  # the columns
     first_line: list[str]  # the cells of the first line of a text file; otherwise the columns
     separator = ""  # of a text file
@@ -59,7 +59,7 @@ class Reader(ABC):
 
     @abstractmethod
     def go_to(self, position: Position) -> None:
-        """Continue after a position; DataError if this is not the table that the position is of."""
+        """Continue after a position; raise DataError if it is a position of another table."""
 
     @abstractmethod
     def done(self) -> float | None:
@@ -75,8 +75,8 @@ class Reader(ABC):
         self.close()
 
     def _check_reached(self, position: Position, reached: Position | None) -> None:
-        """Compare a position with the one that was found in this table; None if the table ends before it."""
-        rows, learned = position.rows, "the table that the model was learned from"
+        """Compare a position with the one found in this table, which is None if the table ends earlier."""
+        rows, learned = position.rows, "the table that the model was trained on"
         if reached is None:
             message = f"{self.name} is shorter than {learned}, which had {rows:,} rows"
         elif reached.stamp != position.stamp:
@@ -87,10 +87,10 @@ class Reader(ABC):
 
 
 class CountedReader(Reader):
-    """A reader that knows how many rows there are: a position is a number of rows."""
+    """A reader that knows its number of rows: a position is a row number."""
 
     total: int
-    _rows = 0  # that were read
+    _rows = 0  # number of rows read
 
     @abstractmethod
     def _identity(self, rows: int) -> Any:
@@ -104,7 +104,7 @@ class CountedReader(Reader):
         return self._position(0)
 
     def go_to(self, position: Position) -> None:
-        """Continue after a position; DataError if this is not the table that the position is of."""
+        """Continue after a position; raise DataError if it is a position of another table."""
         self._check_reached(position, self._position(position.rows) if position.rows <= self.total else None)
         self._rows = position.rows
 

@@ -1,6 +1,6 @@
-"""The cells of a column: their kind, their numbers, texts and dates, and where they are missing.
+"""The cells of a column: their kind, their values as numbers, text and dates, and the missing ones.
 
-Imported only where there is a table: it needs pyarrow.
+This module needs pyarrow, so it is imported only when there is a table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Cells", "cells_of", "class_numbers", "family_of", "first", "floats",
            "looks_numeric", "typed_column", "unpacked", "without_views"]  # fmt: skip
 
 Floats = NDArray[np.float64]
-#: Text that is a number, and one with leading zeros, which is a code.
+#: Patterns of text that is a number, and of a number with leading zeros, which is a code.
 NUMBER, PADDED = r"^ *[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)? *$", r"^ *[+-]?0\d"
 #: Spellings of booleans.
 TRUTH = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
@@ -38,22 +38,22 @@ class Cells:
     table: Any
     name: str
     values: Any  # pyarrow.ChunkedArray, never a dictionary
-    kind: str  # "missing", "boolean", "numeric", "categorical" (text) or "date"
-    packed: bool  # whether they were a dictionary, which makes any value a category
+    kind: str  # never a DictionaryArray
+    packed: bool  # whether the column was a dictionary, which makes its values categories
 
     @property
     def called(self) -> str:
-        """The column, as the beginning of a message."""
+        """The name of the column for the beginning of a message."""
         return f"{source(self.table)}column {shown(self.name)}"
 
     @property
     def is_numeric(self) -> bool:
-        """Whether these are numbers or booleans, and no categories."""
+        """Whether the cells are numbers or booleans and not categories."""
         return self.kind in ("numeric", "boolean") and not self.packed
 
     @cached_property
     def gaps(self) -> NDArray[np.bool_]:
-        """Where values are missing."""
+        """The mask of missing values."""
         if self.kind in ("numeric", "boolean"):
             return np.isnan(self._floats)
         found: NDArray[np.bool_] = as_numpy(compute.is_null(self.values), False)
@@ -70,13 +70,13 @@ class Cells:
 
     @property
     def numbers(self) -> Floats:
-        """Floats, NaN where missing; DataError if one is infinite."""
+        """The cells as floats, NaN where missing. Raises DataError if one is infinite."""
         if (at := first(np.isinf(self._floats))) >= 0:
             self.refuse(at, str(self._floats[at]), "finite numbers")
         return self._floats
 
     def as_numbers(self, expected: str = "numbers", code: str = "cell") -> Floats:
-        """Return the same; DataError about the first text or date, if there is one."""
+        """Return the cells as floats; raise DataError about the first text or date."""
         self.check_numbers(expected, code)
         return self.numbers
 
@@ -88,18 +88,18 @@ class Cells:
 
     @cached_property
     def days(self) -> tuple[NDArray[Any], int]:
-        """Times as datetime64[us], NaT where missing; and the first cell that is no date, -1 if all are."""
+        """Return times as datetime64[us], NaT where missing, and the index of the first other cell, else -1."""
         if self.kind == "date":
             return timestamps(self.values), -1
         stamps = np.full(len(self.gaps), np.datetime64("NaT", "us"))
         if self.kind == "categorical":
-            head = self.values.drop_null()[:20]  # most texts are no dates: quickly passed
+            head = self.values.drop_null()[:20]  # a fast test of the first cells, because most text is not dates
             if not len(head) or not np.isnat(parse_days(head)).all():
                 stamps = parse_days(self.values)
         return stamps, first(np.isnat(stamps) & ~self.gaps)
 
     def texts(self, spellings: Collection[str] = ()) -> Any:
-        """Text. Numbers and booleans are spelled as in `spellings` if they can be, otherwise as 12, 1.5, true."""
+        """Return the cells as text. Numbers and booleans use `spellings` if possible, otherwise 12, 1.5, true."""
         values, known = self.values, {*spellings}
         if self.kind == "boolean":
             pairs = [("true", "false"), ("True", "False"), ("TRUE", "FALSE")]
@@ -119,7 +119,7 @@ class Cells:
 
 @lru_cache(maxsize=1000)
 def kind_of(held: Any) -> str | None:
-    """Return the kind of a type of pyarrow; None for dictionaries, views and others."""
+    """Return the kind of a pyarrow type; None for dictionaries, views and others."""
     kinds = {
         "missing": (types.is_null,),
         "boolean": (types.is_boolean,),
@@ -131,14 +131,14 @@ def kind_of(held: Any) -> str | None:
 
 
 def family_of(held: Any) -> str | None:
-    """Return the kind of a type, where booleans are numbers and dictionaries and views are text."""
+    """Return the kind of a pyarrow type; booleans are numbers, dictionaries and views are text."""
     if types.is_dictionary(held) or types.is_string_view(held):
         return "categorical"
     return "numeric" if kind_of(held) == "boolean" else kind_of(held)
 
 
 def cells_of(table: Any, name: str) -> Cells:
-    """Return a column of a table; DataError if it holds neither numbers, text, booleans nor dates."""
+    """Return a column of a table; raise DataError if it holds neither numbers, text, booleans nor dates."""
     values, packed = unpacked(table.column(name))
     if (kind := kind_of(values.type)) is not None:
         return Cells(table, name, values, kind, packed)
@@ -149,7 +149,7 @@ def cells_of(table: Any, name: str) -> Cells:
 
 
 def without_views(table: Any) -> Any:
-    """Return a table without views of strings, alone or in dictionaries: pyarrow can do little with them."""
+    """Return a table without string views, which few functions of pyarrow support."""
     for k, held in enumerate(table.schema.types):
         if types.is_string_view(held.value_type if types.is_dictionary(held) else held):
             values = unpacked(table.column(k))[0]
@@ -163,7 +163,7 @@ def unpacked(values: Any) -> tuple[Any, bool]:
     packed = types.is_dictionary(values.type)
     held = values.type.value_type if packed else values.type
     held = pa.large_string() if types.is_string_view(held) else held
-    if packed:  # a cast does not know all types of dictionaries, such as those of polars
+    if packed:  # not every type of dictionary can be cast, such as those of polars
         parts = [chunk.dictionary.cast(held).take(chunk.indices.cast("int64")) for chunk in values.chunks]
         return pa.chunked_array(parts, held), packed
     return values.cast(held) if types.is_string_view(values.type) else values, packed
@@ -175,12 +175,12 @@ def floats(values: Any) -> Floats:
 
 
 def first(mask: NDArray[np.bool_]) -> int:
-    """Return the place of the first True, -1 if there is none."""
+    """Return the index of the first True, -1 if there is none."""
     return int(mask.argmax()) if mask.any() else -1
 
 
 def class_numbers(cells: Cells, classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return which of the classes (sorted) each cell is, by value: 0.0 is 0, however it is written; -1 for none."""
+    """Return the index of each cell in the sorted classes, compared by value (0.0 equals 0); -1 if it is absent."""
     labels, numeric = classes.tolist(), classes.dtype.kind in "biuf"
     known = {label if numeric else str(label): k for k, label in enumerate(labels)}
     values, codes = distinct(cells.values if numeric else cells.texts(list(known)))
@@ -191,9 +191,9 @@ def class_numbers(cells: Cells, classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def typed_column(values: Any) -> tuple[Any, bool]:
-    """Convert a column of text to integers, floats or booleans, if every cell is one.
+    """Convert a column of text to integers, floats or booleans if all cells allow it.
 
-    Also return whether it is text because numbers in it have leading zeros.
+    Also return whether the column remains text because of leading zeros.
     """
     if values.null_count == len(values):
         return pa.chunked_array([pa.nulls(len(values))]), False
@@ -214,11 +214,11 @@ def typed_column(values: Any) -> tuple[Any, bool]:
 
 
 def looks_numeric(values: Any) -> tuple[int, str] | None:
-    """Return the first cell (its row and text) that is a number in another notation, if all cells are numbers so."""
+    """Return the first cell (row and text) in another number notation, if all cells are numbers in some notation."""
     if not types.is_string(values.type):
         return None
     pattern = r"^ *[+-]?\d[\d.,]*([eE][+-]?\d+)? *%? *$"
-    for part in (values[:100], values):  # most texts are quickly passed
+    for part in (values[:100], values):  # a fast test of the first cells, because most text is not numbers
         if compute.all(compute.match_substring_regex(part, pattern)).as_py() is not True:
             return None
     at = compute.index(compute.match_substring_regex(values, NUMBER), False).as_py()

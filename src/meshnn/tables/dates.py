@@ -1,4 +1,4 @@
-"""Dates and times of columns: parsed from text, or converted from the types of pyarrow."""
+"""Dates and times in columns: parsed from text, or converted from pyarrow types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyarrow import compute, types
 __all__ = ["FORMS", "as_numpy", "distinct", "parse_days", "parse_texts", "timestamps"]
 
 Integers = NDArray[np.int64]
-#: Forms of dates, in the notation of `strftime`. The first four are of days; the others name months or quarters.
+#: Date formats in the notation of `strftime`. The first four are days; the others are months or quarters.
 FORMS = {
     "iso": r"(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)(?P<clock>([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?)",
     "zone": r"(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)(?P<clock>[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d))",
@@ -30,15 +30,15 @@ FORMS = {
 
 
 def parse_days(values: Any) -> NDArray[Any]:
-    """Parse texts that are dates, with a time or without, as datetime64[us]; NaT for all others."""
+    """Parse text with dates, with or without a time, as datetime64[us]; NaT for all other text."""
     stamps, forms = parse_texts(values)
     return np.where((forms >= 0) & (forms < 4), stamps, np.datetime64("NaT", "us"))
 
 
 def parse_texts(values: Any) -> tuple[NDArray[Any], Integers]:
-    """Parse dates and times that are text, as datetime64[us], and return which of `FORMS` each one has.
+    """Parse dates and times in text as datetime64[us]; also return the index in `FORMS` of each.
 
-    It is NaT and -1 for other text. Times with a zone are those of UTC, a month is its first day.
+    Other text is NaT and -1. Times with a zone are converted to UTC; a month is its first day.
 
     >>> import pyarrow as pa
     >>> stamps, forms = parse_texts(pa.array(["31.12.2024", "2024Q2", "2024-02-30"]))
@@ -46,9 +46,9 @@ def parse_texts(values: Any) -> tuple[NDArray[Any], Integers]:
     (['2024-12-31', '2024-04-01', 'NaT'], [2, 6, -1])
     """
     missing = int(np.iinfo(np.int64).min)
-    try:  # ISO notation without zones, by far the most frequent
+    try:  # fast path: ISO notation without zones, the most frequent form
         ticks = as_numpy(compute.utf8_trim(values, " ").cast(pa.timestamp("us")).cast("int64"), missing)
-        if ticks[ticks != missing].min(initial=0) > -62_135_596_800_000_000:  # the year 1, the first of datetime
+        if ticks[ticks != missing].min(initial=0) > -62_135_596_800_000_000:  # the year 1, the first year of datetime
             return ticks.view("datetime64[us]"), np.where(ticks == missing, -1, 0)
     except pa.ArrowException:
         pass
@@ -60,7 +60,7 @@ def parse_texts(values: Any) -> tuple[NDArray[Any], Integers]:
 
 
 def _parse(text: str, patterns: list[re.Pattern[str]]) -> tuple[int, int] | None:
-    """Return microseconds since 1970 and the number of the form; None if it is no date."""
+    """Return microseconds since 1970 and the index of the format; None if the text is not a date."""
     for form, pattern in enumerate(patterns):
         if (found := pattern.fullmatch(text)) is not None:
             parts: dict[str, Any] = {"d": 1, "clock": ""} | found.groupdict()
@@ -74,12 +74,12 @@ def _parse(text: str, patterns: list[re.Pattern[str]]) -> tuple[int, int] | None
                 moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
                 return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1), form
             except (ValueError, OverflowError):
-                return None  # there is no such day
+                return None  # the day does not exist
     return None
 
 
 def distinct(values: Any) -> tuple[list[Any], Integers]:
-    """Return the distinct values, and which of them each one is; -1 if it is missing."""
+    """Return the distinct values and the index of each cell in them; -1 if it is missing."""
     if types.is_null(values.type) or len(values) == 0:
         return [], np.full(len(values), -1, np.int64)
     packed = values.combine_chunks() if hasattr(values, "chunks") else values
@@ -89,7 +89,7 @@ def distinct(values: Any) -> tuple[list[Any], Integers]:
 
 
 def as_numpy(values: Any, missing: Any) -> NDArray[Any]:
-    """Return an array with a value where one is missing; to_numpy() would import pandas, which takes long."""
+    """Return an array with `missing` for missing values; to_numpy() would import pandas, which is slow."""
     filled = values.fill_null(missing) if values.null_count else values
     filled = filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
     if pa.types.is_boolean(filled.type):
@@ -99,7 +99,7 @@ def as_numpy(values: Any, missing: Any) -> NDArray[Any]:
 
 
 def timestamps(values: Any, local: bool = True) -> NDArray[Any]:
-    """Return dates or timestamps of pyarrow as datetime64[us], NaT where missing; in local time or in UTC."""
+    """Return dates or timestamps of pyarrow as datetime64[us], NaT where missing, in local time or in UTC."""
     if types.is_timestamp(values.type) and values.type.tz is not None and local:
         values = compute.local_timestamp(values)
     zone = getattr(values.type, "tz", None)

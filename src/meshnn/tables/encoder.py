@@ -1,6 +1,6 @@
-"""From the columns of a table to a matrix of features, as learned from a training table.
+"""The encoder from the columns of a table to a matrix of features, learned from a training table.
 
-This module does not need pyarrow until there is a table: a stored encoder is read and described without it.
+This module needs pyarrow only when there is a table: a stored encoder is read and described without it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["Column", "Encoded", "Encoder", "as_table", "date_parts"]
 
 @dataclass(frozen=True)
 class Column:
-    """How one column of a table becomes features."""
+    """The encoding of one column."""
 
     name: str
     kind: str  # "numeric", "boolean", "categorical" or "date"
     categories: tuple[str, ...] = ()  # levels of a categorical column, sorted; parts of a date
-    fill: float | bool | str | None = None  # stands for missing values; None if they are refused
-    other: bool = False  # whether a categorical column has one more feature, for all other values
-    origin: str = ""  # of a date column, in ISO notation: the day that the feature "days" counts from
+    fill: float | bool | str | None = None  # replacement of missing values; None if they are an error
+    other: bool = False  # whether a categorical column has one more feature for all other values
+    origin: str = ""  # first day of a date column in ISO notation, from which the feature "days" counts
 
     @property
     def parts(self) -> str:
-        """The features of a date for people."""
+        """The features of a date column as text."""
         return ", ".join(self.categories).replace("days", f"days since {self.origin[:10]}")
 
     @property
@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A matrix of features, and remarks about it for the user."""
+    """A matrix of features and notes for the user."""
 
     X: NDArray[np.float64]  # (n_rows, n_features)
     notes: list[str]
@@ -56,10 +56,10 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Turns the columns of a table into a matrix of floats, as learned from a training table.
+    """Converts the columns of a table into a matrix of floats, as learned from a training table.
 
-    Numbers stay as they are, booleans become 0 and 1, text columns are one-hot encoded, and dates become year, month,
-    weekday, hour and days since the first, as far as these vary.
+    Numbers are kept, booleans become 0 and 1, text columns are one-hot encoded, and dates become year, month, weekday,
+    hour and days since the first, if these vary.
 
     Examples
     --------
@@ -75,8 +75,8 @@ class Encoder:
 
     columns: tuple[Column, ...]
     impute: bool  # whether missing values are filled, with the median or the most frequent value in training
-    left_out: dict[str, str]  # columns that are not used, and why
-    notes: dict[str, str] = field(default_factory=dict, compare=False)  # remarks by column; not stored
+    left_out: dict[str, str]  # unused columns with the reason
+    notes: dict[str, str] = field(default_factory=dict, compare=False)  # notes per column; not stored
 
     @classmethod
     def learn(
@@ -88,11 +88,11 @@ class Encoder:
         max_categories: int = 100,
         keep_constant: bool = False,
     ) -> Encoder:
-        """Learn how to encode the columns of a table (or of its blocks), all but the target and those to drop.
+        """Learn the encoding of the columns of a table (or of its blocks), except for the target and those to drop.
 
-        Missing values are filled if `impute` is set and refused otherwise. If a text column has more than
-        `max_categories` levels, the rare ones share one feature. Columns that are constant are left out, except for
-        numbers with `keep_constant`.
+        Missing values are filled with `impute`, otherwise they are an error. If a text column has more than
+        `max_categories` values, the rarest share one feature. Constant columns are left out; `keep_constant` keeps
+        those of numbers.
         """
         from meshnn.tables.learning import learn_columns
 
@@ -113,7 +113,7 @@ class Encoder:
         left_out = {name: out[name] for name in names if name in out and name != target}
         if not columns:
             reasons = [f"{shown(name)} {why}" for name, why in left_out.items()][:10] or ["there is none"]
-            message = f"{where}no column is left to learn from ({', '.join(reasons)}); add some that vary"
+            message = f"{where}no column is left to learn from ({', '.join(reasons)}); add columns that vary"
             raise DataError(message, code="columns")
         columns = [column if impute else replace(column, fill=None) for column in columns]
         notes = {name: note for name, (_, _, note) in learned.items() if note}
@@ -121,23 +121,23 @@ class Encoder:
 
     @property
     def text_columns(self) -> list[str]:
-        """Columns to be read as text, as they were in training (see `read_table`)."""
+        """Columns to read as text, as in training (see `read_table`)."""
         return [column.name for column in self.columns if column.kind == "categorical"]
 
     @property
     def feature_names(self) -> list[str]:
-        """Names of the columns of X, all different."""
+        """Unique names of the columns of X."""
         names: dict[str, None] = {}
         for name in (name for column in self.columns for name in column.features):
             fresh, k = name, 1
-            while fresh in names:  # a number called city=Bonn beside a city with Bonn in it
+            while fresh in names:  # a numeric column may have the name of a feature, such as city=Bonn
                 k += 1
                 fresh = f"{name} ({k})"
             names[fresh] = None
         return list(names)
 
     def encode(self, table: Any) -> Encoded:
-        """Return the features of a table: columns are found by name, others are ignored, none may be missing."""
+        """Return the features of a table. Missing columns are an error; additional columns are ignored."""
         from meshnn.tables.learning import fill_features
 
         table = as_table(table)
@@ -153,7 +153,7 @@ class Encoder:
         return encoded
 
     def describe(self) -> list[str]:
-        """Return one line per column for people."""
+        """Return one line of text per column."""
         lines = []
         kinds = {"numeric": "number", "boolean": "true or false", "categorical": "one-hot of ", "date": "date as "}
         for column in self.columns:
@@ -169,7 +169,7 @@ class Encoder:
         return lines + [f"{shown(name)}: left out ({why})" for name, why in self.left_out.items()]
 
     def noted(self, most: int = 3) -> list[str]:
-        """Return the notes, one line for many columns that are left out."""
+        """Return the notes, with one line for many columns that are left out."""
         left = [name for name in self.notes if name in self.left_out]
         if len(left) <= most:
             return list(self.notes.values())
@@ -178,15 +178,16 @@ class Encoder:
         return [line] + [note for name, note in self.notes.items() if name not in set(left)]
 
     def to_tree(self) -> dict[str, Any]:
-        """Return everything that `encode` needs, as plain values."""
+        """Return the state of the encoder as plain values."""
         columns = [vars(column) | {"categories": list(column.categories)} for column in self.columns]
         return {"impute": self.impute, "columns": columns, "left_out": dict(self.left_out)}
 
     @classmethod
     def from_tree(cls, stored: Any) -> Encoder:
-        """Return the encoder that `to_tree` stored; DataError if the values could not have been learned."""
+        """Return the encoder that `to_tree` stored; raise DataError if its values are inconsistent."""
         try:
-            json.dumps(stored, ensure_ascii=False, allow_nan=False).encode()  # finite, and valid characters
+            # raises an error for NaN, infinity and invalid characters
+            json.dumps(stored, ensure_ascii=False, allow_nan=False).encode()
             columns = tuple(Column(**item | {"categories": tuple(item["categories"])}) for item in stored["columns"])
             encoder = cls(columns, stored["impute"], dict(stored["left_out"]))
             if encoder.to_tree() == stored and _is_valid(encoder):
@@ -197,7 +198,7 @@ class Encoder:
 
 
 def date_parts(dates: NDArray[Any], origin: str) -> dict[str, NDArray[np.float64]]:
-    """Return the features of dates by name: weekday 0 is Monday, hours and days have fractions."""
+    """Return the features of dates by name. Weekday 0 is Monday; hours and days have fractions."""
     days, months = dates.astype("datetime64[D]"), dates.astype("datetime64[M]").astype(np.int64)
     parts = {
         "year": 1970 + months // 12,
@@ -210,7 +211,7 @@ def date_parts(dates: NDArray[Any], origin: str) -> dict[str, NDArray[np.float64
 
 
 def as_table(frame: Any, where: str = "") -> Any:
-    """Return a DataFrame of pandas or polars, a batch of pyarrow, or blocks of a table, as a pyarrow table."""
+    """Convert a DataFrame of pandas or polars, a record batch, or blocks of a table to a pyarrow table."""
     import pyarrow as pa
 
     from meshnn.tables.cells import without_views
@@ -230,7 +231,7 @@ def as_table(frame: Any, where: str = "") -> Any:
 
 
 def _is_valid(encoder: Encoder) -> bool:
-    """Return whether an encoder could have been learned."""
+    """Return whether the values of an encoder are consistent."""
     names = [column.name for column in encoder.columns] + list(encoder.left_out)
     texts = [*names, *encoder.left_out.values(), *(text for column in encoder.columns for text in column.categories)]
     valid = len(encoder.columns) > 0 and type(encoder.impute) is bool and len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""Parquet, Feather and Arrow files, or a folder of them, as one table that is read block by block; and .npy files."""
+"""Parquet, Feather and Arrow files, or a folder of them, as one table that is read block by block; also .npy files."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from meshnn.tables.sources import ROWS, matrix_file
 
 __all__ = ["ENDINGS", "ArrowReader", "NpyReader"]
 
-#: Endings of the files, and their format in the words of `pyarrow.dataset`.
+#: Endings of the files, with their formats in `pyarrow.dataset`.
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "ipc", ".arrow": "ipc"}
 
 
 class ArrowReader(CountedReader):
-    """Files with the same columns, in the order of their names; folders like year=2024 are columns, too.
+    """Files with the same columns, sorted by name. Folders such as year=2024 define columns.
 
-    Files of a folder that come later, with names behind those that were read, are new rows of the same table.
-    `counts` are the rows of each file, `stamp` has their sizes and times. `types` are those of the first file; numbers
-    that have another type in other files have one that holds both.
+    Later files of a folder, whose names sort after those already read, are new rows of the same table. `counts` are the
+    rows of each file, `stamp` contains their sizes and times. `types` are the column types of the first file; numbers
+    with different types in other files are widened to a common type.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        from pyarrow import dataset  # imports pandas, which takes long
+        from pyarrow import dataset  # imports pandas, which is slow
 
         super().__init__()
         self.path, self.name = Path(path), as_path(path)[1]
         with explained("read", self.name):
             self.path.stat()
-            self.stamp = self._look()
+            self.stamp = self._file_stamps()
         self.files = list(self.stamp)
         if not self.files:
-            raise DataError(f"{self.name} has no .parquet file in it; name the folder that has them", code="empty")
+            raise DataError(f"{self.name} contains no .parquet file; name the folder that does", code="empty")
         if empty := [file for file, (size, _) in self.stamp.items() if size == 0]:
             raise DataError(f"{empty[0]} is empty; write it again, or leave it out", code="empty")
         formats = {ENDINGS.get(file.suffix.lower(), "parquet") for file in self.files}
         if len(formats) > 1:
             raise DataError(f"{self.name} has files of several formats; keep one of them there", code="format")
         form: Any = formats.pop()
-        if form == "parquet":  # pages that were written with a checksum are compared with it
+        if form == "parquet":  # verifies the checksums of pages that have one
             scan = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
             form = dataset.ParquetFileFormat(default_fragment_scan_options=scan)
         folders = {"partitioning": "hive", "partition_base_dir": str(self.path)} if self.path.is_dir() else {}
-        with self._reading(self.files[0]):  # the others are not opened yet
+        with self._reading(self.files[0]):  # the other files are opened later
             data = dataset.dataset([str(file) for file in self.files], format=form, **folders)
             self._fragments = list(data.get_fragments())
         self.counts: list[int] = []
@@ -69,7 +69,7 @@ class ArrowReader(CountedReader):
         self._few: list[Any] | None = None
 
     def _name_columns(self) -> None:
-        """Find the names of the columns, without unnamed ones, and those that are the index of pandas."""
+        """Set the names of the columns, without unnamed ones, and find those that are the pandas index."""
         raw = self._schema.names
         unnamed = {name for name in raw if name.startswith("__index_level_") or not name.strip()}
         self.notes += [f"{self.name}: column {shown(name)} is the index of pandas: left out" for name in unnamed]
@@ -82,12 +82,13 @@ class ArrowReader(CountedReader):
         if self.index:
             self.notes.append(f"{self.name}: column {listed(self.index)} is the index of pandas: no feature")
 
-    def _look(self) -> dict[Path, tuple[int, int]]:
-        """Return the size and the time of each file; of a folder, without hidden ones and those in hidden folders."""
+    def _file_stamps(self) -> dict[Path, tuple[int, int]]:
+        """Return size and time of each file; hidden files and files in hidden folders are ignored."""
 
         def belongs(file: Path) -> bool:
             parts = file.relative_to(self.path).parts
-            hidden = any(part.startswith((".", "_")) and "=" not in part for part in parts)  # logs, temporary files
+            # e.g. logs and temporary files
+            hidden = any(part.startswith((".", "_")) and "=" not in part for part in parts)
             return file.suffix.lower() in ENDINGS and not hidden and file.is_file()
 
         files = sorted(filter(belongs, self.path.rglob("*"))) if self.path.is_dir() else [self.path]
@@ -95,7 +96,7 @@ class ArrowReader(CountedReader):
 
     @contextmanager
     def _reading(self, file: Path) -> Iterator[None]:
-        """Raise DataError where a file cannot be read."""
+        """Convert the errors of reading a file to DataError."""
         try:
             yield
         except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
@@ -105,7 +106,7 @@ class ArrowReader(CountedReader):
             raise DataError(message, code="damaged") from None
 
     def _widened(self, schema: Any) -> Any:
-        """Return the schema in which numbers of different types have a type that holds all of them."""
+        """Return the schema in which numbers of different types have a common type."""
         kinds: dict[str, set[Any]] = {}
         for fragment in self._fragments:
             for field in fragment.physical_schema:
@@ -118,7 +119,7 @@ class ArrowReader(CountedReader):
         return schema
 
     def batches(self, k: int, columns: Sequence[str], first: int = 0) -> Iterator[tuple[Any, int]]:
-        """Yield tables of file number k from a row on, each with the number of rows of the file before it."""
+        """Yield tables of file number k from row `first` on, each with the number of file rows before it."""
         file, row, skip, fragment = self.files[k], first, first, self._fragments[k]
         self.check_alike(k, columns)
         raw = [self._raw[name] for name in columns]
@@ -132,11 +133,12 @@ class ArrowReader(CountedReader):
                 part = batch.slice(min(skip, batch.num_rows))
                 skip -= min(skip, batch.num_rows)
                 if part.num_rows:
-                    part.validate(full=True)  # a damaged file may hold text that is not UTF-8
+                    part.validate(full=True)  # a damaged file may contain text that is not UTF-8
                     yield pa.Table.from_batches([part]).rename_columns(list(columns)), row
                     row += part.num_rows
         if row != self.counts[k]:
-            raise DataError(f"{file} has {row:,} rows, but says {self.counts[k]:,}; write it again", code="damaged")
+            what = f"{file} has {row:,} rows, but {self.counts[k]:,} in its metadata"
+            raise DataError(f"{what}; write it again", code="damaged")
 
     def blocks(self) -> Iterator[Block | None]:
         """Yield the rows after the position."""
@@ -146,7 +148,7 @@ class ArrowReader(CountedReader):
                     yield self._block(table, start + before)
 
     def tables(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Yield all blocks as tables whose metadata names their file and their place in it."""
+        """Yield all blocks as tables whose metadata contain their file and their position in it."""
         for k, file in enumerate(self.files):
             for table, first in self.batches(k, columns):
                 yield with_origin(table, str(file), before=first)
@@ -176,7 +178,7 @@ class ArrowReader(CountedReader):
             found = {field.name: field.type for field in self._fragments[k].physical_schema}
         for name in columns:
             kind, known = found.get(self._raw[name]), self.types[name]
-            if kind is None and f"{name}=" not in os.fspath(file):  # else its folder holds the value
+            if kind is None and f"{name}=" not in os.fspath(file):  # a column may be defined by the folder of the file
                 message = f"{file} has no column {shown(name)}, which {self.files[0]} has; write all files alike"
                 raise DataError(message, code="columns", field=name)
             if kind in (None, known):
@@ -186,13 +188,13 @@ class ArrowReader(CountedReader):
                 raise DataError(f"{message}; write all files alike", code="columns", field=name)
 
     def check_unchanged(self) -> None:
-        """Raise DataError if files were written since they were found."""
+        """Raise DataError if files changed after they were listed."""
         with explained("read", self.name):
-            now = self._look() if self.path.exists() else {}
+            now = self._file_stamps() if self.path.exists() else {}
         for file in {**self.stamp, **now}:
             if self.stamp.get(file) != now.get(file):
                 what = "is gone" if file not in now else "was changed" if file in self.stamp else "turned up"
-                message = f"{file} {what} while {self.name} was read; begin again when nobody writes there"
+                message = f"{file} {what} while {self.name} was read; read it again when no program writes to it"
                 raise DataError(message, code="changed")
 
     def __str__(self) -> str:
@@ -200,18 +202,18 @@ class ArrowReader(CountedReader):
         return f"{len(self.files):,} files, {size}" if len(self.files) > 1 else size
 
     def _identity(self, rows: int) -> Any:
-        if self._few is None:  # the first rows of the first file that has some
+        if self._few is None:  # the first rows of the first file that is not empty
             filled = next((k for k, count in enumerate(self.counts) if count), None)
             found = iter(()) if filled is None else self.batches(filled, self.names)
             self._few = next((table.slice(0, 5).to_pylist() for table, _ in found), [])
         begun = sum(start < rows for start in self._starts[:-1])
         names = [str(file.relative_to(self.path)) for file in self.files[:begun]]
-        whole = self.counts[: max(begun - 1, 0)]  # the last one may have grown
+        whole = self.counts[: max(begun - 1, 0)]  # rows may have been added to the last file
         return {name: str(kind) for name, kind in self.types.items()}, self._few[:rows], names, whole
 
 
 class NpyReader(CountedReader):
-    """Rows of a matrix in a .npy file, mapped to memory; the columns are called x0, x1, ..."""
+    """The rows of a matrix in a memory-mapped .npy file; its columns are named x0, x1, ..."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`HoldoutSplit`: rows to learn from and rows to judge by. A split follows from the seed alone."""
+"""`HoldoutSplit`: rows for training and held-out rows. A split depends only on the seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["HoldoutSource", "HoldoutSplit", "as_one_target"]
 
 
 class HoldoutSplit(NamedTuple):
-    """Which of n rows (or pages of rows) are held out.
+    """The indices of n rows (or pages of rows) that are held out.
 
     Examples
     --------
@@ -29,23 +29,23 @@ class HoldoutSplit(NamedTuple):
 
     n: int
     held: NDArray[np.int64]  # ascending
-    sample: NDArray[np.int64] = np.arange(0)  # some of the others, on which the training error is reported
+    sample: NDArray[np.int64] = np.arange(0)  # some of the other rows, for the training error
 
     @property
     def kept(self) -> NDArray[np.int64]:
-        """Those to learn from, ascending."""
+        """The rows for training, ascending."""
         return np.setdiff1d(np.arange(self.n), self.held)
 
     @classmethod
     def random(cls, n: int, size: int, seed: Any) -> HoldoutSplit:
-        """Hold out `size` of n."""
+        """Hold out `size` of n rows."""
         return cls(n, np.sort(np.random.default_rng(seed).choice(n, size, replace=False)))
 
     @classmethod
     def stratified(cls, n: int, size: int, seed: int, labels: Array | None = None) -> HoldoutSplit:
-        """Hold out up to `size` of n rows, classes in proportion if there are enough rows of each.
+        """Hold out up to `size` of n rows, stratified by class if there are enough rows of each class.
 
-        One row of every class is kept for any seed: a class with one row is never held out.
+        At least one row per class is kept for every seed, so that a class with one row is never held out.
         """
         from sklearn.model_selection import train_test_split
 
@@ -61,15 +61,15 @@ class HoldoutSplit(NamedTuple):
             kept, held = train_test_split(several, test_size=size, random_state=seed, stratify=number[several])
         if len(held) == len(several) or len(np.unique(number[kept])) < classes:
             order = np.random.default_rng(seed).permutation(several)
-            firsts = np.unique(number[order], return_index=True)[1]  # one of each class stays
+            firsts = np.unique(number[order], return_index=True)[1]  # one row of each class is kept
             held = np.delete(order, firsts)[:size]
         return cls(n, np.sort(held))
 
     @classmethod
     def for_report(cls, n: int, fraction: float, seed: int, width: int) -> HoldoutSplit:
-        """Hold out a fraction for a test, at most 100,000 rows; up to 20,000 others show the training error.
+        """Hold out a fraction for a test, at most 100,000 rows; up to 20,000 others are for the training error.
 
-        Each of the two takes at most 512 MiB of memory with `width` numbers per row.
+        Each of the two sets takes at most 512 MiB of memory with `width` numbers per row.
         """
         fitting = max(1, 2**29 // (8 * max(width, 1)))
         size = min(math.ceil(fraction * n), 100_000, fitting) if fraction else 0
@@ -87,12 +87,12 @@ class HoldoutSplit(NamedTuple):
         return HoldoutSplit(last - first, self.held[a:b] - first, self.sample[c:d] - first)
 
     def split(self, rows: RowBlock) -> tuple[RowBlock, RowBlock, RowBlock]:
-        """Return the rows to learn from, those held out and those of the sample."""
+        """Return the rows for training, the held-out rows and the sample of training rows."""
         return rows.take(self.kept) if len(self.held) else rows, rows.take(self.held), rows.take(self.sample)
 
 
 def as_one_target(y: Array, classes: bool, where: str, before: int) -> Array:
-    """Return targets (n,) of one kind: whole numbers, text or booleans as classes, else numbers."""
+    """Return targets (n,) of one kind: integers, text or booleans as classes, else numbers."""
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -110,7 +110,7 @@ def as_one_target(y: Array, classes: bool, where: str, before: int) -> Array:
 
 
 class HoldoutSource(Source):
-    """A source without the rows that are held out; these are in `held` and `sample` once all blocks were read."""
+    """A source without the held-out rows, which are in `held` and `sample` after all blocks were read."""
 
     def __init__(self, source: Source, split: HoldoutSplit, classes: bool) -> None:
         self._source, self._split, self._classes = source, split, classes
@@ -120,7 +120,7 @@ class HoldoutSource(Source):
         return self._source._read()
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield all rows to learn from."""
+        """Yield all rows for training."""
         before, held, sample, low, high = 0, list[RowBlock](), list[RowBlock](), math.inf, -math.inf
         for rows in self._source.blocks():
             y = as_one_target(rows.y, self._classes, self.name, before)

@@ -1,4 +1,4 @@
-"""Learn the encoding of single columns of the training table, and compute the features of columns of other tables."""
+"""Learn the encoding of single columns of the training table, and compute the features of columns of any table."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Learned = tuple[Column | str, int, str]
 
 
 def learn_columns(table: Any, names: list[str], max_categories: int, keep_constant: bool = False) -> dict[str, Learned]:
-    """Return for each column what an encoder needs, or why it is left out; its missing values; and a remark or "".
+    """Return, per column, its encoding or the reason to leave it out, its number of missing values, and a note or "".
 
-    The columns have values that fill gaps.
+    The encodings include the values that replace missing ones.
     """
     learned: dict[str, Learned] = {}
     for name in names:
@@ -46,7 +46,7 @@ def learn_columns(table: Any, names: list[str], max_categories: int, keep_consta
 
 def _learn_numbers(cells: Cells, keep_constant: bool) -> Column | str:
     ordered = np.sort(cells.numbers)[: len(cells.gaps) - cells.missing]  # NaN is last
-    # halved first: the sum of two large numbers may be infinite
+    # halve first, because the sum of two large numbers may overflow
     median = float(ordered[(len(ordered) - 1) // 2] / 2 + ordered[len(ordered) // 2] / 2)
     fill = median > 0.5 if cells.kind == "boolean" else median
     constant = ordered[0] == ordered[-1] and not keep_constant
@@ -64,14 +64,14 @@ def _learn_dates(cells: Cells) -> tuple[Column | str, str]:
 
 
 def _learn_texts(cells: Cells, most: int) -> tuple[Column | str, str]:
-    """Return the levels of a column; if there are too many, the most frequent ones, and one for all others."""
+    """Return the categories of a column; if there are too many, the most frequent ones and one for all others."""
     texts = cells.texts()
     values, counts = texts.drop_null().value_counts().flatten()
     if len(values) == 1:
         return f"is constant ({shown(values[0].as_py())})", ""
     numbers = compute.sum(compute.match_substring_regex(values, NUMBER)).as_py()
     hint = note = ""
-    if len(values) / 2 <= numbers < len(values):  # a column of numbers with a typing error
+    if len(values) / 2 <= numbers < len(values):  # probably a column of numbers with a typing error
         at = compute.index(compute.match_substring_regex(texts, NUMBER), False).as_py()
         row, cell = row_number(cells.table, at), quoted(texts[at])
         hint = f"{numbers:,} of its {len(values):,} values are numbers, but row {row:,} holds {cell}"
@@ -83,7 +83,7 @@ def _learn_texts(cells: Cells, most: int) -> tuple[Column | str, str]:
         raise DataError(f"{cells.called} {what}", code="identifier", field=cells.name, value=str(count))
     frequency = dict(zip(values.to_pylist(), counts.to_pylist(), strict=True))
     categories = sorted(frequency)
-    fill = max(categories, key=frequency.__getitem__)  # of several, the first in order
+    fill = max(categories, key=frequency.__getitem__)  # of equally frequent ones, the first in order
     if count > most:
         categories = sorted(sorted(categories, key=frequency.__getitem__, reverse=True)[: most - 1])
         rare = f"has {count:,} different texts: the {count - most + 1:,} rarest share one feature"
@@ -108,7 +108,7 @@ def _fill_numbers(part: Floats, column: Column, cells: Cells) -> None:
     if not cells.is_numeric and not cells.gaps.all():
         pattern = NUMBER if column.kind == "numeric" else f"^({'|'.join(TRUTH)}|0|1)$"
         at = compute.index(compute.match_substring_regex(cells.texts(), pattern), False).as_py()
-        at = first(~cells.gaps) if at < 0 else at  # a dictionary, or numbers as text: the first of all
+        at = first(~cells.gaps) if at < 0 else at  # a dictionary, or numbers as text: report the first cell
         cells.refuse(at, f"the text {quoted(cells.values[at])}", expected)
     numbers = np.full(len(part), np.nan) if cells.gaps.all() else cells.numbers
     if column.kind == "boolean" and (at := first((numbers != 0) & (numbers != 1) & ~cells.gaps)) >= 0:

@@ -1,4 +1,4 @@
-"""Names of columns: how messages show them, checks that they exist and are unique; and where a table came from."""
+"""Names of columns in messages, checks that they exist and are unique, and the origin of a table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plain(value: float | bool | str) -> str:
 
 
 def with_origin(table: Any, file: str, before: int = 0, index: Sequence[str] = ()) -> Any:
-    """Return a table that knows its file, the rows of the file before it and its index columns."""
+    """Return a table whose metadata contain its file, the number of file rows before it and its index columns."""
     found = {"meshnn.file": file.encode(errors="replace"), "meshnn.before": str(before)}
     return table.replace_schema_metadata(found | {"meshnn.index": json.dumps(list(index))})
 
@@ -66,7 +66,7 @@ def index_of(table: Any) -> list[str]:
 
 
 def row_number(table: Any, at: int) -> int:
-    """Return the number of a row of a table, or of a block of it, as its file counts from 1."""
+    """Return the row number in the file, counted from 1, of a row of a table or block."""
     metadata = table.schema.metadata or {}
     if taken := metadata.get(b"meshnn.taken"):
         at = int.from_bytes(taken[8 * at : 8 * at + 8], "little")
@@ -74,13 +74,13 @@ def row_number(table: Any, at: int) -> int:
 
 
 def take_rows(table: Any, rows: Any) -> Any:
-    """Return some rows of a table, which keep their numbers in messages."""
+    """Return some rows of a table; messages still show their original row numbers."""
     metadata = (table.schema.metadata or {}) | {b"meshnn.taken": rows.astype("<i8").tobytes()}
     return table.take(rows).replace_schema_metadata(metadata)
 
 
 def check_names(known: Sequence[str], names: Sequence[Any], where: str = "", why: str = "") -> None:
-    """Raise DataError if a name is not among the known ones, with the closest known name as a suggestion."""
+    """Raise DataError if a name is unknown, and suggest the closest known name."""
     available = set(known)
     if lost := [str(name) for name in names if name not in available]:
         lowered = {other.lower(): other for other in known}
@@ -91,7 +91,7 @@ def check_names(known: Sequence[str], names: Sequence[Any], where: str = "", why
 
 
 def unique_names(raw: Sequence[str], file: str) -> list[str]:
-    """Strip column names and check that they are unique; only the first may be empty (an index)."""
+    """Strip column names and check that they are unique; only the first may be empty (an index column)."""
     names = [column.strip() for column in raw]
     first: dict[str, int] = {}
     for k, column in enumerate(names):

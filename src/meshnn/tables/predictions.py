@@ -1,4 +1,4 @@
-"""Predictions written as they come, into a file that appears complete or not at all."""
+"""Predictions, written block by block into a file that appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["PredictionWriter", "as_text", "check_ending", "predictions_to"]
 
 
 def check_ending(path: str | os.PathLike[str]) -> str:
-    """Return the ending of a file of predictions; DataError if it cannot be written."""
+    """Return the ending of a file for predictions; raise DataError if the format is unknown."""
     endings = [*TEXT, ".parquet", ".pq"]
     found = next((ending for ending in endings if Path(path).name.lower().endswith(ending)), None)
     if found is None:
@@ -35,11 +35,11 @@ def check_ending(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def predictions_to(path: str | os.PathLike[str]) -> Iterator[PredictionWriter]:
-    """Open a file for predictions; if the block fails, the file is as it was."""
+    """Open a file for predictions; if the block fails, the existing file is unchanged."""
     ending = check_ending(path)
     with ExitStack() as stack:
         file: Any = stack.enter_context(replacing(path))
-        if ending.endswith(".gz"):  # no clock: same predictions, same bytes
+        if ending.endswith(".gz"):  # no time in the header: the same predictions give the same bytes
             file = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
         writer = PredictionWriter(file, TEXT.get(ending, ""))
         stack.callback(writer.close)
@@ -47,14 +47,14 @@ def predictions_to(path: str | os.PathLike[str]) -> Iterator[PredictionWriter]:
 
 
 class PredictionWriter:
-    """Blocks of columns, one after the other, as text or, without a separator, as Parquet."""
+    """Writes blocks of columns as text with a separator, or as Parquet without one."""
 
     def __init__(self, file: IO[bytes], separator: str) -> None:
         self._file, self._separator, self.rows = file, separator, 0
         self._writer: Any = None
 
     def add(self, kept: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> None:
-        """Write more rows: columns of the table that are copied, and arrays."""
+        """Write rows: columns of the table that are copied, and arrays."""
         if self._separator:
             self._file.write(as_text(kept, columns, self._separator, header=self.rows == 0).encode())
         else:
@@ -79,7 +79,7 @@ def as_text(kept: Mapping[str, Any], arrays: Mapping[str, Any], separator: str =
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
     if header:
         writer.writerow([*kept, *arrays])
-    # float32 digit by digit as it is: as a Python float, 0.1 would become 0.10000000149011612
+    # the shortest text of a float32: as a Python float, 0.1 would become 0.10000000149011612
     cells = [map(str, array) if array.dtype in ("f4", "f2") else array.tolist() for array in arrays.values()]
     writer.writerows(zip(*(column.to_pylist() for column in kept.values()), *cells, strict=True))
     return text.getvalue()

@@ -1,4 +1,4 @@
-"""Open any table as blocks of rows, or read it as a whole: the concatenation of its blocks."""
+"""Open any table as blocks of rows, or read it as a whole."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from meshnn.tables.text import ByteSource, ReadOptions, TextReader
 
 __all__ = ["STANDARD_INPUT", "TEXT", "Loaded", "ReadOptions", "in_blocks", "open_table", "read_table", "row_blocks"]
 
-#: As messages and models call it.
+#: Its name in messages and stored models.
 STANDARD_INPUT = "standard input"
-#: Endings of text files, and the separator that is tried first.
+#: Endings of text files, with their default separators.
 TEXT = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
-#: A Parquet file of more bytes than this, uncompressed, is read block by block.
+#: A Parquet file with more uncompressed bytes than this is read block by block.
 LARGE = 2**30
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A table in memory, and remarks about it for the user."""
+    """A table in memory, and notes for the user."""
 
     table: Any  # pyarrow.Table
     notes: list[str]
 
 
 def in_blocks(path: Path) -> bool:
-    """Return whether a path is read block by block: a folder, or a Parquet file that is large once uncompressed."""
+    """Return whether a path is read block by block: a folder, or a Parquet file that is large when uncompressed."""
     try:
         if path.is_dir() or ENDINGS.get(path.suffix.lower()) != "parquet" or not path.is_file():
             return path.is_dir()
         found = parquet.read_metadata(path)
     except (pa.ArrowException, OSError):
-        return False  # reading it raises the error
+        return False  # the error is raised when the file is read
     return int(sum(found.row_group(k).total_byte_size for k in range(found.num_row_groups))) > LARGE
 
 
@@ -77,7 +77,7 @@ def open_table(
         if separator is not None and stat.S_ISREG(mode):
             return TextReader(ByteSource(file), name, options, columns, skip_broken, text, separator)
         if columns is not None:
-            raise DataError(f"{name} has names for its columns; only text without a header needs some", code="columns")
+            raise DataError(f"{name} has column names; leave out the names that were passed", code="columns")
         if stat.S_ISDIR(mode) or file.suffix.lower() in ENDINGS:
             return ArrowReader(file)
         if file.suffix.lower() == ".npy":
@@ -90,9 +90,9 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = (), options
     """Read a whole table (see `open_table`).
 
     Text is UTF-8 with a header line. Columns of a text file become integers, floats or booleans if all of their cells
-    are; numbers with leading zeros are codes, which stay text. Dates stay text, too; `Encoder` recognises them.
+    are; numbers with leading zeros are codes and remain text. Dates also remain text; `Encoder` recognises them.
 
-    Columns of `text` are kept as written: those that were text when the model was trained (`Encoder.text_columns`).
+    Columns in `text` are not converted: those that were text in training (`Encoder.text_columns`).
 
     Examples
     --------
@@ -126,9 +126,9 @@ def read_table(path: str | os.PathLike[str], text: Collection[str] = (), options
 
 
 def row_blocks(path: str | os.PathLike[str], text: Collection[str] = ()) -> Iterator[Any]:
-    """Yield the rows of a file or folder as tables, block by block; of a `.npy` file, as arrays.
+    """Yield the rows of a file or folder as tables, block by block, or of a `.npy` file as arrays.
 
-    Text files are read as a whole: the types of their columns are found from all cells.
+    Text files are read as a whole, because the types of their columns depend on all cells.
     """
     file = Path(path)
     if file.suffix.lower() == ".npy" and not file.is_dir():
@@ -141,7 +141,7 @@ def row_blocks(path: str | os.PathLike[str], text: Collection[str] = ()) -> Iter
 
 
 def _dates_in(values: Any) -> tuple[int, int]:
-    """Return the number of cells that are dates, and the first cell that is none, -1 if all are."""
+    """Return the number of cells that are dates, and the index of the first other cell, -1 if there is none."""
     if values.null_count == len(values) or kind_of(values.type) != "categorical":
         return 0, -1
     stamps, other = Cells(None, "", values, "categorical", False).days
@@ -149,7 +149,7 @@ def _dates_in(values: Any) -> tuple[int, int]:
 
 
 def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
-    """Convert columns of text to the types of their cells; refuse or report numbers in another notation."""
+    """Convert text columns to the types of their cells; refuse or report numbers in another notation."""
     columns, odd = dict(zip(table.column_names, table.columns, strict=True)), list[str]()
     kept = set(text)
     for name in [name for name in columns if name not in kept]:
@@ -159,7 +159,8 @@ def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
             reader.notes.append(f"{reader.name}: column {shown(name)} has numbers with leading zeros: kept as text")
             continue
         dates, other = _dates_in(values)
-        if other >= 0 and 2 * dates > len(values) - values.null_count:  # one cell must not decide by chance
+        # more than half of the cells must be dates, so that a single cell does not decide
+        if other >= 0 and 2 * dates > len(values) - values.null_count:
             columns[name] = values.dictionary_encode()
             reader.notes.append(
                 f"{reader.name}: column {shown(name)} is taken as text: {dates:,} of its {len(values):,} values are "

@@ -1,4 +1,4 @@
-"""A series in a column of a table: its times, its values in their order, and features of past and future steps."""
+"""A series in a column of a table: its times, its sorted values, and the features of past and future steps."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ Integers = NDArray[np.int64]
 class Times:
     """The times of a series."""
 
-    name: str  # of the column
-    order: Integers  # (n,) the rows in the order of time
-    places: Integers  # (n,) the step of each of these; steps without a row are missing values
+    name: str  # the name of the column
+    order: Integers  # (n,) the rows sorted by time
+    places: Integers  # (n,) the step of each sorted row; steps without a row are missing values
     stamps: NDArray[Any]  # (steps,) the time of each step, datetime64 or float
-    unit: str  # what a step is counted in: "months", "weekdays", "time" (microseconds) or "number"
+    unit: str  # unit of a step: "months", "weekdays", "time" (microseconds) or "number"
     step: float  # units per step
-    form: str  # how the times are written
-    notes: tuple[str, ...]  # remarks for the user
+    form: str  # format of the times
+    notes: tuple[str, ...]  # notes for the user
 
     def after(self, count: int) -> NDArray[Any]:
         """Return the next times."""
         return _moved(self.stamps[-1:], self.unit, self.step, np.arange(1, count + 1))
 
     def texts(self, stamps: NDArray[Any]) -> list[Any]:
-        """Return times as the column is written; numbers stay numbers."""
+        """Return times in the format of the column; numbers are not converted."""
         if self.unit == "number":
             return [round(v) if self.form == "int" else float(f"{v:.12g}") for v in stamps.tolist()]
         found = []
@@ -49,17 +49,17 @@ class Times:
 
 
 def looks_like_times(table: Any, name: str) -> bool:
-    """Return whether a column holds dates or times, by its type or by most of its first texts."""
+    """Return whether a column holds dates or times, by its type or by most of its first text values."""
     values, _ = unpacked(table[name])
     kind = kind_of(values.type)
     if kind != "categorical":
         return kind == "date"
     first = values[:20].drop_null()
-    return 2 * int((parse_texts(first)[1] >= 0).sum()) > len(first)  # one with a typing error is named later
+    return 2 * int((parse_texts(first)[1] >= 0).sum()) > len(first)  # a cell with a typing error is reported later
 
 
 def read_times(table: Any, name: str) -> Times:
-    """Return the times in a column of a table; DataError if they cannot be read or two are the same.
+    """Return the times in a column; raise DataError if they cannot be read or are not unique.
 
     >>> import pyarrow as pa
     >>> times = read_times(pa.table({"month": ["2024-11", "2024-12", "2025-02"]}), "month")
@@ -68,7 +68,7 @@ def read_times(table: Any, name: str) -> Times:
     """
     stamps, form = _stamps(table, name)
     order = np.argsort(stamps, kind="stable").astype(np.int64)
-    notes = [] if (np.diff(order) > 0).all() else [f"rows are put in the order of {shown(name)}"]
+    notes = [] if (np.diff(order) > 0).all() else [f"rows are sorted by {shown(name)}"]
     stamps = stamps[order]
     same = np.flatnonzero(stamps[1:] == stamps[:-1])
     if same.size:
@@ -87,7 +87,7 @@ def read_times(table: Any, name: str) -> Times:
 
 
 def _stamps(table: Any, name: str) -> tuple[NDArray[Any], str]:
-    """Return the times as datetime64[us] or floats, and how they are written."""
+    """Return the times as datetime64[us] or floats, and their format."""
     cells, values = cells_of(table, name), table[name]
     known = "dates are written 2024-03-31, 2024-03, 2024Q1, 31.3.2024 or Mar 2024, times 2024-03-31 12:00:00"
     if cells.missing:
@@ -102,7 +102,8 @@ def _stamps(table: Any, name: str) -> tuple[NDArray[Any], str]:
     if cells.kind != "categorical":
         raise DataError(f"{cells.called} holds {values.type}, expected times; {known}", code="time", field=name)
     stamps, forms = parse_texts(cells.values)
-    usual = int(np.bincount(forms + 1)[1:].argmax()) if forms.max() >= 0 else -2  # one column, one form
+    # all cells of a column have one format
+    usual = int(np.bincount(forms + 1)[1:].argmax()) if forms.max() >= 0 else -2
     if (bad := forms != usual).any():
         at, other = int(bad.argmax()), int((~bad).argmax())
         like = "" if bad.all() else f" like {quoted(values[other].as_py().strip())} in row {other + 1:,}"
@@ -119,13 +120,13 @@ def _stamps(table: Any, name: str) -> tuple[NDArray[Any], str]:
 
 
 def _step(stamps: NDArray[Any]) -> tuple[str, float, Integers | None]:
-    """Return the unit, how many of it a step has, and the step of each time; None if they are not regular."""
+    """Return the unit, the step in this unit, and the step of each time; None if the times are irregular."""
     if stamps.dtype.kind == "f":
         usual = _usual(np.diff(stamps), 1.0)
         return "number", usual, _multiples(stamps, usual)
     days, months = stamps.astype("datetime64[D]"), stamps.astype("datetime64[M]")
     within, clock = stamps - months, stamps - days
-    at_end = bool(((days + 1).astype("datetime64[M]") > months).all())  # days at the end of their month
+    at_end = bool(((days + 1).astype("datetime64[M]") > months).all())  # whether all days are the last of their month
     one_time = bool((clock == clock[0]).all())
     if len(stamps) > 1 and ((within == within[0]).all() or (one_time and at_end)):
         passed = (months - months[0]).astype(np.int64)
@@ -139,7 +140,7 @@ def _step(stamps: NDArray[Any]) -> tuple[str, float, Integers | None]:
 
 
 def _usual(steps: NDArray[Any], default: float) -> float:
-    """Return the most frequent step; the median if all differ."""
+    """Return the most frequent step, or the median if all differ."""
     if len(steps) == 0:
         return default
     values, counts = np.unique(steps, return_counts=True)
@@ -147,7 +148,7 @@ def _usual(steps: NDArray[Any], default: float) -> float:
 
 
 def _multiples(ticks: NDArray[Any], step: float) -> Integers | None:
-    """Return the step of each time; None if they are not multiples of it."""
+    """Return the step of each time; None if the times are not multiples of it."""
     ratio = (ticks - ticks[0]) / step
     places = np.round(ratio)
     regular = (np.abs(ratio - places) < 0.01).all() and (np.diff(places) > 0).all()
@@ -155,7 +156,7 @@ def _multiples(ticks: NDArray[Any], step: float) -> Integers | None:
 
 
 def _moved(start: NDArray[Any], unit: str, step: float, counts: Integers) -> NDArray[Any]:
-    """Return the start plus some numbers of steps."""
+    """Return the start plus the given numbers of steps."""
     if unit == "number":
         return np.asarray(start + step * counts)
     if unit == "time":
@@ -163,7 +164,7 @@ def _moved(start: NDArray[Any], unit: str, step: float, counts: Integers) -> NDA
     day, month = start.astype("datetime64[D]"), start.astype("datetime64[M]")
     if unit == "weekdays":
         moved = np.busday_offset(day, counts, roll="forward")
-    else:  # the last day of a month is followed by last days
+    else:  # the last day of a month is followed by the last day of the next
         months = month + (counts * int(step)).astype("timedelta64[M]")
         last = (months + 1).astype("datetime64[D]") - 1
         at_end = (day + 1).astype("datetime64[M]") > month
@@ -173,15 +174,15 @@ def _moved(start: NDArray[Any], unit: str, step: float, counts: Integers) -> NDA
 
 @dataclass(frozen=True)
 class Series:
-    """A column of a table in the order of time."""
+    """A column of a table, sorted by time."""
 
     name: str
     by: str | None  # the column of the times
     values: Any  # (n,) from the first value to the last; NaN where one is missing
-    features: list[dict[Any, float]] | None  # other columns of the same rows, and of those after the last value
-    times: Times | None  # None: the steps are counted
+    features: list[dict[Any, float]] | None  # other columns, for these rows and those after the last value
+    times: Times | None  # None: steps are counted from 0
     offset: int  # rows before the first value
-    notes: list[str]  # remarks for the user
+    notes: list[str]  # notes for the user
 
     @property
     def stamps(self) -> Any:
@@ -198,12 +199,12 @@ class Series:
         return np.concatenate([self.times.stamps[end:], self.times.after(count)])[:count]
 
     def texts(self, count: int) -> list[Any]:
-        """Return the same as they are written."""
+        """Return the times of the next steps in the format of the column."""
         stamps = self.ahead(count)
         return [int(stamp) for stamp in stamps] if self.times is None else self.times.texts(stamps)
 
     def features_ahead(self, count: int) -> list[dict[Any, float]] | None:
-        """Return the features of the next steps, which must be in the rows after the last value."""
+        """Return the features of the next steps, which the rows after the last value must contain."""
         if self.features is None:
             return None
         found = self.features[len(self.values) :][:count]
@@ -217,7 +218,10 @@ class Series:
 
 
 def read_series(table: Any, name: str | None = None, by: str | None = None, features: Sequence[str] = ()) -> Series:
-    """Return the series of a column, by default the only one of numbers; `by` is by default the only one of dates."""
+    """Return the series of a column.
+
+    By default, `name` is the only column of numbers and `by` the only column of dates.
+    """
     names = table.column_names
     check_names(names, [column for column in (name, by, *features) if column is not None])
     if by is None:
@@ -246,7 +250,7 @@ def read_series(table: Any, name: str | None = None, by: str | None = None, feat
     gaps, left = end - start - len(there) - added, len(columns) - end
     if gaps > 0:
         what = f"{gaps:,} value{'s' * (gaps > 1)} of {shown(name)} missing"
-        notes.append(f"{what}: filled in by forecasts, not learned")
+        notes.append(f"{what}: replaced by forecasts, which are not learned")
     if left:
         notes.append(f"the last {left:,} row{'s' * (left > 1)} have no value of {shown(name)}: forecast first")
     rows: list[dict[Any, float]] | None = None

@@ -1,6 +1,6 @@
-"""Blocks of rows from anywhere: Parquet files, `.npy` files, memory maps, iterables of arrays or tables.
+"""Sources of blocks of rows: Parquet files, `.npy` files, memory maps, iterables of arrays or tables.
 
-A source is read once, from its beginning to its end. Errors name the file or block, and the row.
+A source is read once, from beginning to end. Errors contain the file or block, and the row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from meshnn.tables.names import listed, shown, with_origin
 
 __all__ = ["BlockSource", "NpySource", "ParquetSource", "RowBlock", "Source", "is_out_of_core", "open_source"]
 
-#: Rows of a block.
+#: Rows per block.
 ROWS = 2**16
 
 
@@ -33,7 +33,7 @@ class RowBlock(NamedTuple):
     weight: Array | None = None  # (rows,)
 
     def take(self, which: Any) -> RowBlock:
-        """Select rows by a mask, a slice or their numbers."""
+        """Select rows by a mask, a slice or indices."""
         return RowBlock(self.X[which], self.y[which], None if self.weight is None else self.weight[which])
 
     @staticmethod
@@ -44,16 +44,17 @@ class RowBlock(NamedTuple):
 
 
 def is_out_of_core(X: Any) -> bool:
-    """Whether X is read block by block: a path, a source, an iterator or a memory map of more than 512 MiB."""
+    """Return whether X is read block by block: a path, a source, an iterator or a memory map over 512 MiB."""
     if isinstance(X, np.memmap):
         return X.ndim == 2 and X.filename is not None and X.nbytes > 2**29
     return isinstance(X, (str, os.PathLike, Source, Iterator))
 
 
 def open_source(X: Any, y: Any, sample_weight: Any = None) -> Source:
-    """Open what was passed to `fit`: a path, a memory map, or an iterable of blocks `(X, y)`, `(X, y, weight)`, tables.
+    """Open the data that was passed to `fit`: a path, a memory map, or an iterable of blocks.
 
-    y and the weights are columns of the table, arrays, or None if the blocks have their own.
+    Blocks are `(X, y)`, `(X, y, weight)` or tables. y and the weights are columns of the table, arrays, or None if the
+    blocks contain them.
     """
     if isinstance(X, Source):
         return X
@@ -74,20 +75,20 @@ def open_source(X: Any, y: Any, sample_weight: Any = None) -> Source:
 
 
 class Source(ABC):
-    """Where rows come from."""
+    """Blocks of rows for out-of-core training."""
 
     name: str
     columns: list[str] | None = None  # names of the features
-    n_rows: int | None = None  # if known before reading
-    targets: list[str] | None = None  # columns of a table
+    n_rows: int | None = None  # None if unknown before reading
+    targets: list[str] | None = None  # names of the target columns of a table
     weight: str | None = None
 
     @abstractmethod
     def _read(self) -> Iterator[tuple[Any, str, int]]:
-        """Yield blocks as they come, each with the name of its origin and the number of rows before it there."""
+        """Yield the blocks in order, each with the name of its origin and the number of rows before it there."""
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield all rows, checked; all blocks must be like the first that has rows."""
+        """Yield all rows after checks; all blocks must have the format of the first non-empty one."""
         first: RowBlock | None = None
         for block, where, before in self._read():
             rows = self._checked(block, where, before)
@@ -100,7 +101,7 @@ class Source(ABC):
             with np.errstate(over="ignore"):
                 if first.X.dtype == np.float32 and (rows.X.astype(np.float32) != rows.X).any():
                     raise DataError(f"{where} holds {rows.X.dtype} that does not fit into float32, the type of the "
-                                    "first block; make all blocks alike")  # fmt: skip
+                                    "first block; give all blocks the same dtype")  # fmt: skip
             yield rows
 
     def _checked(self, block: Any, where: str, before: int) -> RowBlock:
@@ -158,13 +159,13 @@ def feature_names(
 
 
 def as_features(given: Any, where: str) -> Array:
-    """Convert to float32 where it is exact, else float64; text is refused."""
+    """Convert to float32 if it is exact, else to float64; raise DataError for text."""
     values = numbers(where, given)
     return values.astype(np.float32 if np.can_cast(values.dtype, np.float32) else np.float64)
 
 
 def check_rows(rows: RowBlock, columns: Sequence[str] | None, where: str, before: int) -> None:
-    """Refuse features that are not finite and weights that are not numbers from 0 on."""
+    """Raise DataError for features that are not finite and weights that are negative or not finite."""
     _check_finite(rows.X, columns, where, before)
     if rows.weight is not None and (wrong := ~(np.isfinite(rows.weight) & (rows.weight >= 0))).any():
         row = int(np.flatnonzero(wrong)[0])
@@ -181,7 +182,7 @@ def _check_finite(X: Array, names: Sequence[str] | None, where: str, before: int
 
 
 def as_target_values(values: Array, where: str, before: int, name: str | None = None) -> Array:
-    """Return targets as numbers or text; missing ones are refused."""
+    """Return targets as numbers or text; raise DataError for missing ones."""
     what = "y" if name is None else f"column {shown(name)}"
     if values.dtype == object:
         import pyarrow as pa
@@ -196,7 +197,7 @@ def as_target_values(values: Array, where: str, before: int, name: str | None = 
         cells = cells.cast("float64") if pa.types.is_decimal(cells.type) else cells
         values = np.array(cells.to_pylist()).reshape(values.shape)
     if values.dtype.kind not in "fiubUS":
-        raise DataError(f"{where}: {what} holds {values.dtype}, expected numbers or text; convert it before")
+        raise DataError(f"{where}: {what} holds {values.dtype}, expected numbers or text; convert it first")
     if values.dtype.kind == "f" and len(values):
         _check_finite(values.reshape(len(values), -1), None if name is None else [name], where, before, "target")
     return values
@@ -216,7 +217,7 @@ def _weight_name(given: Any) -> str | None:
 
 
 class ParquetSource(Source):
-    """A Parquet file, or all files of a folder in the order of their names."""
+    """A Parquet file, or all files of a folder sorted by name."""
 
     def __init__(self, path: Path, y: Any, sample_weight: Any = None, drop: Sequence[str] = ()) -> None:
         from meshnn.tables.files import ArrowReader
@@ -229,7 +230,7 @@ class ParquetSource(Source):
         )
         self._wanted = [*self.columns, *self.targets] + ([self.weight] if self.weight is not None else [])
         self._check_types()
-        for k in range(len(self.table.files)):  # before hours of reading
+        for k in range(len(self.table.files)):  # report errors before hours of reading
             self.table.check_alike(k, self._wanted)
 
     def _check_types(self) -> None:
@@ -278,7 +279,7 @@ class NpySource(Source):
         return array
 
     def few_targets(self, count: int) -> Array:
-        """Return about `count` targets, in runs that are evenly spaced."""
+        """Return about `count` targets from evenly spaced blocks."""
         runs = 1 if len(self._y) <= count else 64
         starts = np.arange(runs) * len(self._y) // runs
         y = np.concatenate([np.array(self._y[begin : begin + count // runs]) for begin in starts.tolist()])
@@ -291,7 +292,7 @@ class NpySource(Source):
 
 
 def matrix_file(given: Any) -> tuple[Any, str]:
-    """Return a matrix of numbers, mapped to memory if it is in a `.npy` file, and its name."""
+    """Return a matrix of numbers and its name; a `.npy` file is memory-mapped."""
     X, name = _mapped(given, "X")
     if X.ndim != 2 or X.dtype.kind not in "fiub":
         raise DataError(f"{name} holds {X.dtype} {X.shape}, expected a matrix of numbers", code="type")
@@ -314,16 +315,16 @@ def _mapped(given: Any, what: str) -> tuple[Any, str]:
             try:
                 return np.load(given, mmap_mode="r", allow_pickle=False), name
             except (ValueError, EOFError) as error:
-                raise DataError(f"{name} is no .npy file of numbers ({error}); write it with numpy.save") from None
+                raise DataError(f"{name} is not a .npy file of numbers ({error}); write it with numpy.save") from None
     if isinstance(given, np.memmap) and given.filename is not None:
         return given, os.fspath(given.filename)
     return np.asarray(given), what
 
 
 def _copied(array: Any, begin: int) -> Array:
-    """Copy a block of rows, through a new map of its file: pages stay in memory as long as their map."""
+    """Copy a block of rows through a new memory map, because pages stay in memory as long as their map."""
     file = isinstance(array, np.memmap) and array.filename is not None and not isinstance(array.base, np.memmap)
-    if file and array.mode != "c":  # what was written to a private map is not in its file
+    if file and array.mode != "c":  # changes in a copy-on-write map are not in its file
         order: Any = "C" if array.flags.c_contiguous else "F"
         with explained("read", os.fspath(array.filename)):
             try:
@@ -334,7 +335,7 @@ def _copied(array: Any, begin: int) -> Array:
 
 
 class BlockSource(Source):
-    """Blocks from anywhere: `(X, y)`, `(X, y, weight)`, DataFrames or pyarrow tables with a column for y."""
+    """Blocks from an iterable: `(X, y)`, `(X, y, weight)`, DataFrames or pyarrow tables with a column for y."""
 
     def __init__(self, blocks: Any, y: Any = None, sample_weight: Any = None) -> None:
         if not isinstance(blocks, Iterable):

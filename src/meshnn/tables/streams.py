@@ -1,6 +1,6 @@
-"""Columns of a table on a stream: each cell is a number, a text or missing, whatever came before it.
+"""Columns of a table on a stream: each cell is a number, text or missing, independently of earlier cells.
 
-A text is a level of its column ("colour=red"); numbers with leading zeros are codes, that is text.
+Text is a level of its column ("colour=red"). Numbers with leading zeros are codes and therefore text.
 """
 
 from __future__ import annotations
@@ -35,58 +35,58 @@ class StreamSchema:
     target: str  # the column to predict
     by: str | None = None  # the column that orders the rows
     drop: list[str] = field(default_factory=list)  # columns that are left out
-    text: list[str] = field(default_factory=list)  # columns that are text whatever they look like
+    text: list[str] = field(default_factory=list)  # columns that are always text
     task: str = "classify"  # or "regress"
     labels: str = "text"  # type of the classes: "whole", "truth" or "text"
-    levels: dict[str, list[str]] = field(default_factory=dict)  # of each column, in the order of first appearance
+    levels: dict[str, list[str]] = field(default_factory=dict)  # levels per column, in the order of first appearance
     most: int = 50  # maximum number of levels of a column
     columns: list[str] = field(default_factory=list)  # all columns of the table
 
     @property
     def features(self) -> list[str]:
-        """Columns that are learned from."""
+        """Columns that the model is trained on."""
         others = {self.target, self.by, *self.drop}
         return [name for name in self.columns if name not in others]
 
     def feature(self, column: str, text: str) -> str:
-        """Return the name of the feature of a level."""
+        """Return the feature name of a level."""
         name = f"{column}={text}"
         return f"{name} (2)" if name in self.columns else name
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the schema as plain values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, stored: Any) -> StreamSchema:
-        """Return the schema that `to_dict` stored; ValueError or TypeError if it is damaged."""
+        """Return the schema that `to_dict` stored; raise ValueError or TypeError if it is damaged."""
         schema = cls(**stored)
         lists = [schema.drop, schema.text, schema.columns, *schema.levels.values()]
         texts = [schema.target, *(name for names in lists for name in names)]
         sound = all(isinstance(names, list) for names in lists) and all(isinstance(text, str) for text in texts)
         sound = sound and schema.task in ("classify", "regress") and schema.labels in ("whole", "truth", "text")
         if not sound or not isinstance(schema.most, int) or not isinstance(schema.by, (str, type(None))):
-            raise ValueError("its schema is damaged")
+            raise ValueError("the schema of the stream is damaged; save the model again")
         return schema
 
 
 class Parsed(NamedTuple):
-    """The cells of a column in some rows."""
+    """The parsed cells of a column."""
 
-    numbers: Floats  # NaN where there is none
-    codes: Integers  # which of the texts; -1 where there is none
+    numbers: Floats  # NaN if the cell is not a number
+    codes: Integers  # index in the texts; -1 if the cell is not text
     texts: list[str]
-    infinite: int  # the first row that holds an infinite number, which is taken as missing; -1 if none does
+    infinite: int  # first row with an infinite number, which counts as missing; -1 if there is none
 
     @property
     def given(self) -> NDArray[np.bool_]:
-        """Where the cell is not missing."""
+        """The mask of cells that are not missing."""
         found: NDArray[np.bool_] = (self.codes >= 0) | (self.numbers == self.numbers)
         return found
 
 
 def parse_column(values: Any, text: bool = False) -> Parsed:
-    """Parse the cells of a column, which are text as in a file or have types.
+    """Parse the cells of a column, either text from a file or typed values.
 
     >>> import pyarrow as pa
     >>> found = parse_column(pa.chunked_array([["1.5", "red", None, "007", "5%"]]))
@@ -104,7 +104,7 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
         numbers = np.full(len(values), np.nan)
     elif kind_of(values.type) != "categorical":
         numbers = floats(values)
-    else:  # each different text once
+    else:  # parse each distinct text once
         different, places = distinct(values)
         parsed = [None if text else _number(cell) for cell in different]
         levels = [
@@ -118,7 +118,7 @@ def parse_column(values: Any, text: bool = False) -> Parsed:
 
 
 def _number(cell: str) -> float | None:
-    """Return the number or boolean that a text is; None if it is neither, or has leading zeros."""
+    """Return the number or boolean in a text; None if it is neither, or has leading zeros."""
     if cell in TRUTH:
         return float(TRUTH[cell])
     if re.match(NUMBER, cell):
@@ -127,7 +127,7 @@ def _number(cell: str) -> float | None:
 
 
 def check_no_dates(file: str, column: str, values: Any, row: int) -> None:
-    """Raise DataError if a column begins with a date or a time, which would be a level of its own in every row."""
+    """Raise DataError if a column begins with a date or time, which would be a new level in every row."""
     cell: Any = str(values.type)
     if not types.is_temporal(values.type):
         at = next((k for k, value in enumerate(values[:100]) if value.is_valid), 0)
@@ -139,7 +139,7 @@ def check_no_dates(file: str, column: str, values: Any, row: int) -> None:
 
 
 def check_decimal_points(file: str, column: str, values: Any, row: int) -> None:
-    """Raise DataError if a column has decimal commas; `row` is the number of its first row."""
+    """Raise DataError if a column has decimal commas; `row` is the row number of its first cell."""
     at = decimal_comma(parse_column(values))
     if at >= 0:
         cell = values[at].as_py()
@@ -149,17 +149,17 @@ def check_decimal_points(file: str, column: str, values: Any, row: int) -> None:
 
 
 def decimal_comma(parsed: Parsed) -> int:
-    """Return the first row with a decimal comma, which would be a useless level; -1 if there is none."""
+    """Return the first row with a decimal comma, which would become a useless level; -1 if there is none."""
     pattern = re.compile(r" *[+-]?\d[\d.]*(,\d+)? *$")
     commas = [k for k, text in enumerate(parsed.texts) if "," in text and pattern.match(text)]
     return first(np.isin(parsed.codes, commas))
 
 
 class Labels(NamedTuple):
-    """Classes of some rows."""
+    """The classes of some rows."""
 
-    values: list[Any]  # the different ones
-    codes: Integers  # which of them; -1 where there is none
+    values: list[Any]  # the distinct labels
+    codes: Integers  # index in the labels; -1 if missing
 
 
 def parse_labels(values: Any, kind: str) -> Labels:
@@ -174,7 +174,7 @@ def parse_labels(values: Any, kind: str) -> Labels:
     numbers = []
     for cell in different:
         label = _label(cell, kind)
-        # 1 and True are the same key, so a class is known by its type, too
+        # 1 and True are equal as keys, so the key includes the type
         numbers.append(-1 if label is None else found.setdefault((type(label), label), len(found)))
     return Labels([label for _, label in found], np.array([*numbers, -1], np.int64)[places])
 
@@ -194,7 +194,7 @@ def _label(cell: Any, kind: str) -> Any:
 
 
 def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, str] | None:
-    """Return the task, the type of labels and why, from the targets of the first rows; None if more must be seen.
+    """Return the task, the type of the labels and the reason, from the first targets; None to wait for more rows.
 
     The rule is that of `target_column`.
     """
@@ -206,7 +206,8 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
     cells = cells_of(pa.table({"y": values}), "y")
     found, why = choose_task(cells)
     whole = cells.kind == "numeric" and not cells.packed and not (cells.numbers % 1).any()
-    if task == "auto" and whole and not last and len(np.unique(cells.numbers)) <= 20:  # the next rows may have more
+    # later rows may contain more classes
+    if task == "auto" and whole and not last and len(np.unique(cells.numbers)) <= 20:
         return None
     labels = "whole" if whole else "truth" if cells.kind == "boolean" and not cells.packed else "text"
     return (found, labels, why) if task == "auto" else (task, labels, "")
@@ -215,8 +216,8 @@ def decided(columns: Sequence[Any], task: str, last: bool) -> tuple[str, str, st
 def parse_times(values: Any, kind: str | None = None) -> tuple[str, Floats | Integers, int]:
     """Parse the column that orders the rows.
 
-    Returns whether it holds a "number" or a "time", as its first cell does unless `kind` is given; numbers, or
-    microseconds (the smallest integer where missing); and the number of rows before the first cell that is neither.
+    Return whether the first cell is a "number" or a "time" (or `kind`); the numbers, or microseconds with the smallest
+    integer where missing; and the number of rows before the first cell of another kind.
 
     >>> import pyarrow as pa
     >>> kind, times, good = parse_times(pa.chunked_array([["2024-03", "2024/3", "2024-03-01", "2024-13"]]))

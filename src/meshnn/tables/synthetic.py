@@ -1,6 +1,6 @@
 """Synthetic data sets: seeded, balanced and shuffled.
 
-All functions return X (n_samples, 2) and the classes y (n_samples,), numbered from 0, in random order.
+All functions return X (n_samples, 2) and the classes y (n_samples,), numbered from 0.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["BLOBS", "blobs", "circles", "double_blobs", "moons", "spirals"]
 Seed = int | np.random.Generator | None
 Floats = NDArray[np.float64]
 Classes = NDArray[np.int64]
-#: Centres of `blobs`: far enough from each other that its classes can be told apart.
+#: Centres of `blobs`, far enough apart to separate the classes.
 BLOBS = ((-7.0, -4.0), (6.0, 2.0), (-5.0, 7.0))
 
 
 def spirals(n_samples: int = 1000, noise: float = 0.1, random_state: Seed = None) -> tuple[Floats, Classes]:
-    """Two interleaved spirals of 780 degrees.
+    """Return two interleaved spirals of 780 degrees.
 
     A point at angle a = sqrt(U) * 780 degrees lies at (-a cos a, a sin a) plus uniform noise; the second class is
-    turned by half a circle. Both classes are drawn independently, so no test point mirrors a training point.
+    rotated by 180 degrees. Both classes are drawn independently, so no test point mirrors a training point.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def spirals(n_samples: int = 1000, noise: float = 0.1, random_state: Seed = None
 
 
 def moons(n_samples: int = 1000, noise: float = 0.1, random_state: Seed = None) -> tuple[Floats, Classes]:
-    """Two half circles that reach into each other, with normal noise.
+    """Return two interleaving half circles with normal noise.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def moons(n_samples: int = 1000, noise: float = 0.1, random_state: Seed = None) 
 def circles(
     n_samples: int = 1000, noise: float = 0.1, factor: float = 0.5, random_state: Seed = None
 ) -> tuple[Floats, Classes]:
-    """A circle in a circle, `factor` times as large, with normal noise.
+    """Return a circle and a concentric one that is `factor` times as large, with normal noise.
 
     Examples
     --------
@@ -85,9 +85,9 @@ def blobs(
     std: Sequence[float] = (1.0, 2.5, 0.5),
     random_state: Seed = None,
 ) -> tuple[Floats, Classes]:
-    """Normal clouds, one per class, with one standard deviation each.
+    """Return normal clusters, one per class, each with its own standard deviation.
 
-    Centers that are "random" are drawn from the square (-10, 10), as scikit-learn does: some draws overlap.
+    With centers="random", they are drawn from the square (-10, 10) as in scikit-learn, and may overlap.
 
     Examples
     --------
@@ -114,9 +114,9 @@ def blobs(
 def double_blobs(
     n_samples: int = 1000, centers: Sequence[Sequence[float]] | str | None = None, random_state: Seed = None
 ) -> tuple[Floats, Classes]:
-    """Three classes of two normal clouds each, of standard deviation 1; centers k and k + 3 belong to one class.
+    """Return three classes of two normal clusters each; centers k and k + 3 belong to one class.
 
-    By default the centers are a hexagon on which the classes follow each other twice: no line separates any two.
+    The default centers form a hexagon with opposite clusters of one class: no line separates two classes.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def double_blobs(
 
 
 def _classes(n_samples: int, count: int, random_state: Seed) -> tuple[Classes, np.random.Generator]:
-    """Return classes that alternate, and a generator of random numbers."""
+    """Return alternating classes and a random generator."""
     return np.arange(whole_number("n_samples", n_samples, least=2), dtype=np.int64) % count, as_generator(random_state)
 
 

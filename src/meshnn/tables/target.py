@@ -1,4 +1,4 @@
-"""The column to predict: whether it holds classes or numbers, and its values."""
+"""The target column: classes or numbers, and its values."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ MAX_CLASSES = 1000
 
 @dataclass(frozen=True)
 class Target:
-    """The values to predict and the task."""
+    """The target values and the task."""
 
     values: NDArray[Any]  # (n,) float64 to regress; str, int64 or bool to classify
     task: str  # "classify" or "regress"
-    notes: list[str]  # how the task was chosen, and whether rows were skipped
-    table: Any  # the rows that have a target
+    notes: list[str]  # the reason for the task, and the number of skipped rows
+    table: Any  # the rows with a target
     skipped: int = 0  # rows without a target
 
 
 def target_column(table: Any, target: str, task: str = "auto") -> Target:
-    """Return the column to predict; rows where it is missing are skipped.
+    """Return the target column; rows with a missing target are skipped.
 
-    With task "auto", text and booleans are classes, numbers with fractions are a regression target. Integers are
-    classes if there are at most 20 different ones, each twice or more on average (or just two different ones).
+    With task "auto", text and booleans are classes, and numbers with fractions are a regression target. Integers are
+    classes if there are at most 20 distinct ones and each occurs at least twice on average, or if there are only two.
 
     Examples
     --------
@@ -63,21 +63,21 @@ def target_column(table: Any, target: str, task: str = "auto") -> Target:
 
 
 def target_task(table: Any, target: str, task: str = "auto") -> tuple[str, list[str]]:
-    """Return the task as `target_column` chooses it, from some rows of a table that is too large; and remarks."""
+    """Return the task by the rule of `target_column`, from a sample of the rows of a large table, and notes."""
     table, cells, _ = _given(table, target, task)
     notes = []
     if task == "auto":
         task, reason = choose_task(cells) if table.num_rows else ("regress", "there are no values")
-        notes.append(f"{_called(cells)}: in {table.num_rows:,} rows that were looked at, {reason}")
+        notes.append(f"{_called(cells)}: in {table.num_rows:,} sampled rows, {reason}")
     if task == "classify":
-        _check_classes(cells, len(cells.values.unique()), " that were looked at")
+        _check_classes(cells, len(cells.values.unique()), " of the sample")
     elif cells.kind == "categorical":
         raise DataError(f"{_called(cells)} is text, expected numbers", code="text target", field=target)
     return task, notes
 
 
 def _given(table: Any, target: str, task: str) -> tuple[Any, Cells, int]:
-    """Return the rows that have a target, their targets, and the number of the others."""
+    """Return the rows with a target, their targets, and the number of other rows."""
     if task not in ("auto", "classify", "regress"):
         raise DataError(f"unknown task {task!r}; expected one of auto, classify, regress", code="task")
     check_names(table.column_names, [target], source(table))
@@ -96,16 +96,16 @@ def _called(cells: Cells) -> str:
 
 
 def choose_task(cells: Cells, few: int = 20) -> tuple[str, str]:
-    """Return "classify" or "regress" for cells without gaps, and why; at most `few` different integers are classes."""
+    """Return "classify" or "regress" and the reason. Integers are classes up to `few` distinct ones."""
     if cells.packed or cells.kind != "numeric":
         return "classify", f"its {len(cells.values.unique()):,} different values are taken as classes"
     if np.any(cells.numbers % 1):
-        return "regress", "numbers with fractions, taken as amounts (for classes, write them as text or integers)"
+        return "regress", "numbers with fractions, taken as a regression target (write classes as text or integers)"
     different = len(np.unique(cells.numbers))
     what = f"{different:,} different integers in {len(cells.numbers):,} rows"
     if different <= few and (different <= 2 or different <= len(cells.numbers) / 2):
         return "classify", f"{what}, taken as classes"
-    return "regress", f"{what}, taken as amounts"
+    return "regress", f"{what}, taken as a regression target"
 
 
 def _labels(cells: Cells) -> NDArray[Any]:
@@ -115,7 +115,7 @@ def _labels(cells: Cells) -> NDArray[Any]:
         if (at := first(wrong)) >= 0:
             expected = "text or integers of at most 18 digits as classes"
             cells.refuse(at, str(cells.numbers[at]), expected, "number target")
-        values = values.cast("int64")  # not by way of floats: they merge integers beyond 2**53
+        values = values.cast("int64")  # not through floats, which cannot represent all integers beyond 2**53
     elif cells.kind == "categorical":
         size = 4.0 * rows * max(map(len, values.unique().to_pylist()))
         check_fits(size, f"{_called(cells)}: {rows:,} texts", "shorten the texts of the classes")

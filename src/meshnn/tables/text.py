@@ -1,8 +1,8 @@
-"""CSV and TSV in blocks of whole rows: from files, compressed or not, and from standard input as it arrives.
+"""CSV and TSV in blocks of whole rows, from files (also compressed) and from standard input as it arrives.
 
-The bytes are cut after the last complete record, and each piece is parsed by `pyarrow.csv.read_csv` on this thread:
-no background thread can outlive an error, rows have numbers, and the byte after any row is known, so that reading can
-resume there. All cells stay text; `meshnn.tables.reader.read_table` finds types once all rows are known.
+The bytes are cut after the last complete record, and each piece is parsed by `pyarrow.csv.read_csv` on this thread.
+Therefore no background thread outlives an error, rows have numbers, and the byte offset after any row is known, so that
+reading can resume there. All cells remain text; `meshnn.tables.reader.read_table` finds types when all rows are known.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = ["ByteSource", "ReadOptions", "TextReader"]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a text file is written."""
+    """The format of a text file."""
 
-    sep: str | None = None  # separator of values; by default found from the first line
+    sep: str | None = None  # separator of values; default: detected in the first line
     decimal: str = "."
-    thousands: str | None = None  # separator of thousands; numbers in another notation stay text
+    thousands: str | None = None  # separator of thousands; by default, numbers with one remain text
     encoding: str = "utf-8"
     na: tuple[str, ...] = ("", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")  # missing values
-    block_size: int = 2**20  # bytes that are read at once
+    block_size: int = 2**20  # bytes per block
 
     def __post_init__(self) -> None:
         try:
@@ -61,7 +61,7 @@ class ReadOptions:
 
 
 class ByteSource:
-    """The bytes of a file, decompressed, or of standard input as soon as they arrive."""
+    """The decompressed bytes of a file, or of standard input as they arrive."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.live = path is None
@@ -77,18 +77,18 @@ class ByteSource:
         try:
             self._handle = self._stream.fileno()
             select.select([self._handle], [], [], 0)
-        except (OSError, ValueError):  # not a real file, or a system that cannot wait for one
+        except (OSError, ValueError):  # not a real file, or a system without `select`
             self._handle = -1
 
     def read(self, size: int) -> bytes | None:
-        """Return the next bytes, empty at the end; None if none arrived within a fraction of a second."""
+        """Return the next bytes; empty at the end, None if none arrived within a fraction of a second."""
         if self._handle >= 0:
             return os.read(self._handle, size) if select.select([self._handle], [], [], 0.2)[0] else None
         found: bytes = getattr(self._stream, "read1", self._stream.read)(size) if self.live else self._stream.read(size)
         return found
 
     def skip(self, count: int) -> None:
-        """Go past some bytes."""
+        """Skip the given number of bytes."""
         self._stream.seek(count, os.SEEK_CUR)
 
     def done(self) -> float | None:
@@ -103,10 +103,11 @@ class ByteSource:
 
 
 class TextReader(Reader):
-    """Rows of CSV or TSV, as text, called `name` in messages.
+    """Rows of CSV or TSV as text.
 
-    `columns` are the names of a file without a header line, `skip_broken` leaves out rows with too few or too many
-    values, columns of `text` keep their cells as they are written, and `default` is the separator that is tried first.
+    `name` is the file in messages, `columns` are the names for a file without a header line, and `skip_broken` leaves
+    out rows with too few or too many values. Cells of the columns in `text` are not converted, and `default` is the
+    separator that is tried first.
     """
 
     def __init__(
@@ -147,8 +148,8 @@ class TextReader(Reader):
         self.separator = found if self._options.sep is None else self._options.sep
         if self.separator != default and self._options.sep is None:
             written = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}[self.separator]
-            self.notes.append(f"{self.name}: values are taken to be separated by {written}, as in the header line")
-        self._single = self.separator not in bare  # then a blank line is a missing value
+            self.notes.append(f"{self.name}: values are assumed to be separated by {written}, as in the header line")
+        self._single = self.separator not in bare  # in a single column, a blank line is a missing value
         cells = next(csv.reader(io.StringIO(header.decode(), newline=""), delimiter=self.separator))
         self.first_line = [cell.strip() for cell in cells]
         if columns is not None and set(self.first_line) != set(columns):
@@ -162,9 +163,9 @@ class TextReader(Reader):
         unnamed = self._raw[0] in ("", "Unnamed: 0")
         if unnamed:
             what = f"the first column {'is called Unnamed: 0' if self._raw[0] else 'has no name'}"
-            self.notes.append(f"{self.name}: {what}: left out, as the index of the rows")
+            self.notes.append(f"{self.name}: {what}: left out as the row index")
         self.names = self._raw[unnamed:]
-        self._size = max(self._size, 64 * len(header))  # wide tables: many rows per block all the same
+        self._size = max(self._size, 64 * len(header))  # wide tables also get many rows per block
 
     def _first_line(self) -> bytes:
         """Return the first line that is not blank."""
@@ -178,16 +179,16 @@ class TextReader(Reader):
             self._more()
 
     def _more(self, longest: int = 2**26) -> bool:
-        """Read some more bytes; return whether some arrived, or the end."""
+        """Read more bytes; return whether some arrived or the end was reached."""
         if len(self._rest) > longest:
-            row = f"row {self._rows + 1:,} has more than {longest:,} bytes; perhaps a quote in it is never closed"
+            row = f"row {self._rows + 1:,} has more than {longest:,} bytes; a quote in it may be unclosed"
             raise DataError(f"{self.name}: {row}", code="quote", row=self._rows + 1)
         with explained("read", self.name):
             try:
                 found = self._stream.read(self._size)
             except (gzip.BadGzipFile, EOFError, zlib.error):
                 advice = "copy or compress it again, or drop the .gz of its name if it is plain text"
-                raise DataError(f"{self.name} is not compressed with gzip, or damaged; {advice}", code="gzip") from None
+                raise DataError(f"{self.name} is not a gzip file, or is damaged; {advice}", code="gzip") from None
         if found is None:
             return False
         self._ended = not found
@@ -196,7 +197,7 @@ class TextReader(Reader):
                 found = self._decoder.decode(found, final=self._ended).encode()
             except UnicodeDecodeError as error:
                 raise self._not_text(error.object[error.start], self._rest + error.object[: error.start]) from None
-        if b"\n" not in found and b"\r" in found[:-1]:  # line ends of old Macs
+        if b"\n" not in found and b"\r" in found[:-1]:  # line ends of classic Mac OS
             found = found.replace(b"\r", b"\n")
         self._rest += found
         return True
@@ -209,7 +210,7 @@ class TextReader(Reader):
         return taken
 
     def _record_end(self, last: bool) -> tuple[int, bool]:
-        """Return where the last (or first) complete record ends, 0 if there is none; and whether a quote is open."""
+        """Return the end of the last (or first) complete record, 0 if there is none, and whether a quote is open."""
         masked, unclosed = _masked(self._rest, (self.separator or self._options.sep or ",;\t|").encode())
         return (masked.rfind(b"\n") if last else masked.find(b"\n")) + 1, unclosed
 
@@ -268,7 +269,7 @@ class TextReader(Reader):
             table = arrow.read_csv(whole, reading, layout, conversion)
         except pa.ArrowInvalid as error:
             what = " ".join(str(error).split())[:200]
-            if "Empty CSV" not in what:  # unless all of its rows were left out
+            if "Empty CSV" not in what:  # the piece is empty if all of its rows were left out
                 raise DataError(f"{self.name} cannot be read after row {self._rows:,} ({what})", code="text") from None
             table = pa.table({name: pa.array([], pa.string()) for name in self.names})
         fault = None
@@ -302,7 +303,7 @@ class TextReader(Reader):
         return DataError(message, code="encoding", row=row, value=f"0x{byte:02x}", expected=expected)
 
     def _offset(self, data: bytes, rows: int) -> int:
-        """Return the number of bytes of some rows."""
+        """Return the number of bytes of the first rows."""
         separator, offset, count = self.separator.encode(), 0, 0
         for line in _masked(data, separator)[0].split(b"\n"):
             if count == rows:
@@ -340,7 +341,7 @@ class TextReader(Reader):
 
 
 def _extended(head: bytes, tail: bytes, taken: bytes) -> tuple[bytes, bytes]:
-    """Return the first and the last 4096 bytes, which identify a table, after some more of them."""
+    """Return the first and last 4096 bytes, which identify a table, after `taken` was read."""
     return (head + taken[:4096])[:4096], (tail + taken)[-4096:]
 
 
@@ -349,7 +350,7 @@ def _stamp(head: bytes, tail: bytes) -> str:
 
 
 def _masked(data: bytes, separators: bytes) -> tuple[bytes, bool]:
-    """Replace values in quotes, which may hold line ends, by zero bytes; return whether the last quote is open."""
+    """Replace quoted values, which may contain line ends, by zero bytes; return whether the last quote is open."""
     if b'"' not in data:
         return data, False
     unclosed = False
@@ -364,7 +365,7 @@ def _masked(data: bytes, separators: bytes) -> tuple[bytes, bool]:
 
 
 def _with_plain_numbers(table: Any, options: ReadOptions, text: Collection[str]) -> Any:
-    """Rewrite numbers like 1.234,5 as 1234.5, where the options say that they are written so."""
+    """Rewrite numbers like 1.234,5 as 1234.5 in columns where the options declare this notation."""
     point, thousands = options.decimal, options.thousands
     if point == "." and thousands is None:
         return table

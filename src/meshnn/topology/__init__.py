@@ -1,4 +1,4 @@
-"""The graph of a network: directed, with inputs, hidden neurons and outputs. No numbers."""
+"""The directed graph of a network: inputs, hidden neurons, outputs and edges, without weights."""
 
 from meshnn.topology.topology import Topology
 

@@ -1,4 +1,4 @@
-"""Families of graphs: constructors that `Topology` inherits."""
+"""Families of graphs: the constructors that `Topology` inherits."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class GraphFamilies:
         bias: bool = True,
         random_state: Seed = None,
     ) -> Self:
-        """The paper's figure: inputs, bias and hidden to hidden and outputs; outputs to hidden when `feedback`.
+        """The graph of the paper's figure: hidden neurons and outputs read inputs, bias and hidden neurons.
 
-        `density` keeps exactly `round(density * allowed)` random edges; bias edges are always kept and not counted.
+        With `feedback`, hidden neurons also read the outputs. Exactly `round(density * allowed)` random edges are kept;
+        bias edges are always kept and not counted.
 
         >>> from meshnn import Topology
         >>> Topology.mesh(32, 50, 10, density=0.2, self_loops=True, feedback=False, random_state=0).n_edges
@@ -51,15 +52,16 @@ class GraphFamilies:
         """
         sizes = n_inputs, n_hidden, n_outputs = _sizes(n_inputs, n_hidden, n_outputs)
         skip_self, feedback, bias = not switch("self_loops", self_loops), switch("feedback", feedback), _bias(bias)
-        # Allowed edges are numbered, never listed, so that a sparse mesh of a million neurons takes the time of its
-        # edges. Sources of a hidden neuron: features, hidden (but itself unless self_loops), outputs if feedback.
+        # The allowed edges are enumerated but never listed, so that the time for a sparse mesh depends only on its
+        # number of edges. A hidden neuron reads features, hidden neurons (itself only with self_loops) and, with
+        # feedback, outputs.
         per_output = n_inputs + n_hidden
         per_hidden = per_output - skip_self + n_outputs * feedback
         into_hidden = n_hidden * per_hidden
         index = _draw(into_hidden + n_outputs * per_output, density, random_state)
         hidden = index < into_hidden
         row, column = np.divmod(index[hidden], max(per_hidden, 1))
-        column += skip_self & (column >= n_inputs) & (column - n_inputs >= row)  # step over the neuron itself
+        column += skip_self & (column >= n_inputs) & (column - n_inputs >= row)  # skip the neuron itself
         outputs, read = np.divmod(index[~hidden] - into_hidden, per_output)
         row, column = np.concatenate([row, n_hidden + outputs]), np.concatenate([column, read])
         column += bias * (column >= n_inputs)
@@ -69,7 +71,7 @@ class GraphFamilies:
 
     @classmethod
     def layered(cls, sizes: Sequence[int], bias: bool = True) -> Self:
-        """A multilayer perceptron: each layer to the next, the bias to all but the inputs.
+        """A multilayer perceptron: each layer reads the one before and the bias.
 
         >>> from meshnn import Topology
         >>> Topology.layered([32, 14, 13, 10]).n_edges
@@ -98,10 +100,11 @@ class GraphFamilies:
 
     @classmethod
     def columns(cls, n_inputs: int, n_columns: int, n_outputs: int, leaky: bool = False, bias: bool = True) -> Self:
-        """Neurons with self-loops and no other cycle: exact influence costs per tick what the forward pass does.
+        """Neurons with self-loops and no other cycle: exact influences cost as much per tick as a forward pass.
 
-        Columns read the inputs, outputs read inputs and columns. A leaky column is two neurons: one that reads, and one
-        behind it that has the self-loop. Outputs read the second. `meshnn.networks.columns` adds weights.
+        Columns read the inputs, outputs read inputs and columns. A leaky column consists of two neurons: the first
+        reads the inputs, the second reads the first and has the self-loop. Outputs read the second.
+        `meshnn.networks.columns` adds weights.
 
         >>> from meshnn import Topology
         >>> Topology.columns(2, 5, 1)
@@ -116,10 +119,10 @@ class GraphFamilies:
     def cascade_of_columns(
         cls, n_inputs: int, n_columns: int, n_outputs: int, per_stage: int = 1, leaky: bool = False, bias: bool = True
     ) -> Self:
-        """Columns that come in stages: each reads the inputs and all columns of the stages before its own.
+        """Columns in stages: each column reads the inputs and all columns of earlier stages.
 
-        The only cycles are self-loops, so a net can be built stage by stage: later stages change nothing in earlier
-        ones. `meshnn.networks.cascade_of_columns` adds weights.
+        The only cycles are self-loops, so a net can be built stage by stage: later stages do not change earlier ones.
+        `meshnn.networks.cascade_of_columns` adds weights.
 
         >>> from meshnn import Topology
         >>> Topology.cascade_of_columns(2, 4, 1, per_stage=2).components().tolist()
@@ -137,12 +140,12 @@ class GraphFamilies:
     def delay_line(
         cls, n_inputs: int, length: int, n_hidden: int, n_outputs: int, ticks_per_sample: int = 1, bias: bool = True
     ) -> Self:
-        """A net with one hidden layer on the last `length + 1` inputs: chains of neurons hand each input on.
+        """A net with one hidden layer on the last `length + 1` inputs, which chains of neurons store.
 
-        Its hidden neurons are `n_inputs * length * ticks_per_sample` of the chains, input by input, then `n_hidden`
-        that read inputs and taps, as the outputs do. A sample that stays for several ticks takes as many neurons per
-        step.
-        `meshnn.networks.delay_line` adds weights: chains are fixed at 1, everything else is learned.
+        The first `n_inputs * length * ticks_per_sample` hidden neurons form the chains, input by input. The last
+        `n_hidden` read inputs and taps, as the outputs do. If a sample stays for several ticks, each step of delay
+        takes this number of neurons. `meshnn.networks.delay_line` adds weights: the chains are fixed at 1, all other
+        weights are learned.
 
         >>> from meshnn import Topology
         >>> Topology.delay_line(1, 10, 8, 1)
@@ -161,12 +164,12 @@ class GraphFamilies:
     def recurrent(
         cls, n_inputs: int, n_state: int, n_outputs: int, n_layer: int = 0, lags: int = 0, bias: bool = True
     ) -> Self:
-        """The recurrent net of the textbooks: a state that reads the inputs and what it was one sample ago.
+        """A standard recurrent net: a state that reads the inputs and its own value of the previous sample.
 
-        Outputs read the state, or a layer between, which reads the state and the inputs. A sample stays for two ticks,
-        with a layer for three, so that the outputs have seen it; chains of neurons hand the state on from sample to
-        sample, and the last `lags` inputs, which the state reads, too.
-        `meshnn.networks.recurrent` adds weights: chains are fixed at 1, everything else is learned.
+        Outputs read the state or, with `n_layer`, a layer that reads the state and the inputs. A sample stays for two
+        ticks, with a layer for three, so that it reaches the outputs. Chains of neurons pass on the state from sample
+        to sample, and the last `lags` inputs, which the state also reads. `meshnn.networks.recurrent` adds weights: the
+        chains are fixed at 1, all other weights are learned.
 
         >>> from meshnn import Topology
         >>> Topology.recurrent(1, 6, 1, n_layer=5)  # 12 of the hidden neurons are chains
@@ -198,10 +201,10 @@ class GraphFamilies:
         bias: bool = True,
         random_state: Seed = None,
     ) -> Self:
-        """An echo state network: neurons that read the inputs and, at random, each other; outputs read all of them.
+        """An echo state network: neurons read the inputs and random other neurons; outputs read all of them.
 
-        Of the pairs of neurons, a neuron with itself among them, exactly `round(density * n_neurons**2)` are edges. A
-        leaky neuron is two, as in `columns`. `meshnn.networks.reservoir` adds weights: only the readout is learned.
+        Exactly `round(density * n_neurons**2)` of the pairs of neurons are edges; a pair may be a self-loop. A leaky
+        neuron consists of two, as in `columns`. `meshnn.networks.reservoir` adds weights: only the readout is learned.
 
         >>> from meshnn import Topology
         >>> Topology.reservoir(1, 100, 1, random_state=0)
@@ -218,7 +221,7 @@ class GraphFamilies:
 
 
 def recurrent_ticks(n_layer: int) -> int:
-    """Return the ticks that a sample stays in front of a recurrent net: one for each layer up to the outputs."""
+    """Return the ticks that a recurrent net needs per sample: one per layer up to the outputs."""
     return 3 if n_layer else 2
 
 
@@ -239,24 +242,24 @@ def _neurons(*counts: int) -> list[IntArray]:
 
 
 def _fed(features: IntArray, one: IntArray, hidden: IntArray, outputs: IntArray) -> list[Ends]:
-    """Let hidden neurons and outputs read the features and the bias."""
+    """Return the edges from features and bias to hidden neurons and outputs."""
     return [(np.concatenate([features, one]), ends) for ends in (hidden, outputs)]
 
 
 def _stages(sources: IntArray, ends: IntArray, per_stage: int) -> Iterable[Ends]:
-    """Let the neurons of each stage read those of all stages before."""
+    """Return the edges to the neurons of each stage from those of all earlier stages."""
     return [(sources[:k], ends[k : k + per_stage]) for k in range(per_stage, len(ends), per_stage)]
 
 
 def _chain(features: IntArray, line: IntArray, stay: int) -> tuple[IntArray, Ends]:
-    """Return the taps of chains that hand each feature on, `stay` ticks per step of delay, and their edges."""
+    """Return the taps of chains that delay each feature, with `stay` neurons per step, and the edges of the chains."""
     chains = line.reshape(len(features), -1)
     before = np.concatenate([features[:, None], chains], axis=1)[:, :-1]
     return chains[:, stay - 1 :: stay].ravel(), (before.ravel(), line)
 
 
 def _draw(allowed: int, density: float, random_state: Seed, always: bool = False) -> IntArray:
-    """Draw which of the allowed edges there are; all of them need no random numbers, unless `always`."""
+    """Draw the edges to keep; without `always`, no random numbers are drawn if all are kept."""
     share = real_number("density", density, "a number between 0 and 1", lambda value: 0.0 <= value <= 1.0)
     kept = round(share * allowed)
     _check_edges(kept)
@@ -267,12 +270,12 @@ def _draw(allowed: int, density: float, random_state: Seed, always: bool = False
 
 
 def _check_edges(count: int) -> None:
-    """Refuse a graph that would not fit in memory before its edges are made; sorting them takes some copies."""
+    """Raise an error before making the edges of a graph that would not fit in memory, including copies for sorting."""
     check_fits(count * 16.0 * 6, f"a graph of {count:,} edges", "take fewer neurons or a lower density")
 
 
 def _edges(blocks: Sequence[Ends], links: Sequence[Ends] = ()) -> IntArray:
-    """Return the edges `(n_edges, 2)` from all sources to all ends of each block, and one by one along links."""
+    """Return the edges `(n_edges, 2)`: from all sources to all ends in each block, and pair by pair in links."""
     count = sum(len(a) * len(b) for a, b in blocks) + sum(len(a) for a, _ in links)
     _check_edges(count)
     edges, done = np.empty((count, 2), np.int64), 0

@@ -1,4 +1,4 @@
-"""Graphs of other kinds (matrices, networkx, dictionaries) to and from plain edge arrays."""
+"""Conversion of graphs (matrices, networkx, dictionaries) to and from plain edge arrays."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from meshnn.errors import TopologyError
 
 __all__ = ["adjacency_entries", "check_dict", "networkx_edges", "networkx_nodes"]
 
-#: What a dictionary begins with.
+#: Header of a topology dictionary.
 HEADER = {"format": "meshnn.topology", "version": 1}
 
 
 def adjacency_entries(A: Any) -> tuple[int, IntArray, Array]:
-    """`(n, edges, values)` of a square matrix, sorted by (destination, source).
+    """Return `(n, edges, values)` of a square matrix, sorted by (destination, source).
 
-    Of a dense matrix the non-zero entries are edges; of a sparse one the stored entries are, zeros included, so that
-    an edge of weight 0 survives the way to a matrix and back.
+    The edges are the non-zero entries of a dense matrix, and the stored entries of a sparse one. Stored zeros count, so
+    that an edge of weight 0 survives the conversion to a matrix and back.
     """
     if isinstance(A, np.ma.MaskedArray):
         raise TopologyError("the adjacency matrix is a masked array; fill it first, for example A.filled(0)")
     if hasattr(A, "tocoo"):
-        coo = A.tocsr().tocoo()  # by way of CSR: entries given twice are summed, as scipy means them
+        coo = A.tocsr().tocoo()  # CSR sums duplicate entries, as scipy defines them
         shape, src, dst, values = coo.shape, coo.row, coo.col, np.asarray(coo.data)
     else:
         try:
@@ -56,9 +56,9 @@ def networkx_nodes(
     if not hasattr(graph, "is_directed") or not hasattr(graph, "edges"):
         raise TopologyError(f"expected a networkx.DiGraph, got {type(graph).__name__}")
     if not graph.is_directed():
-        raise TopologyError("the graph is undirected; pass G.to_directed() to let every edge run both ways")
+        raise TopologyError("the graph is undirected; pass G.to_directed(), which has every edge in both directions")
     if graph.is_multigraph():
-        raise TopologyError("the graph is a multigraph; pass nx.DiGraph(G) to merge parallel edges")
+        raise TopologyError("the graph is a multigraph; pass nx.DiGraph(G), which merges parallel edges")
     first = _with_role(graph, "input") if inputs is None else list(inputs)
     last = _with_role(graph, "output") if outputs is None else list(outputs)
     constant = _with_role(graph, "bias") if bias is None else [bias]
@@ -92,7 +92,7 @@ def networkx_edges(graph: Any, neurons: dict[Hashable, int]) -> IntArray:
 
 
 def check_dict(d: Any) -> dict[str, Any]:
-    """The same dictionary once its format, version and keys are right."""
+    """Return the dictionary, or raise an error if its format, version or keys are wrong."""
     if not isinstance(d, dict):
         raise TopologyError(f"expected a dictionary made by Topology.to_dict(), got {type(d).__name__}")
     if d.get("format") != HEADER["format"]:

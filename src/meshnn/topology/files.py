@@ -1,4 +1,4 @@
-"""Topologies from files that people draw or compute: JSON, GraphML and matrices."""
+"""Topologies in files: JSON, GraphML and matrices."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["check_topology", "read_topology"]
 
 
 def read_topology(path: str | os.PathLike[str], n_inputs: int, n_outputs: int) -> Topology:
-    """The graph in a file.
+    """Return the graph in a file.
 
-    * `.json`: what `json.dump(topology.to_dict(), file)` wrote.
-    * `.graphml`: a directed graph whose nodes have the attribute `role`: input, bias, hidden or output, each in the
-      order of the file; `nx.write_graphml(topology.to_networkx(), path)` makes one.
+    * `.json`: written by `json.dump(topology.to_dict(), file)`.
+    * `.graphml`: a directed graph whose nodes have the attribute `role`: input, bias, hidden or output. The neurons of
+      each role have the order of the file. `nx.write_graphml(topology.to_networkx(), path)` writes one.
     * `.npz`: a square matrix, A[i, j] the edge from i to j; the first `n_inputs` rows are the features, the last
-      `n_outputs` the outputs. There is no bias neuron in it unless it says `bias=True` beside `A`.
+      `n_outputs` the outputs. It has no bias neuron unless the file contains `bias=True` beside `A`.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def read_topology(path: str | os.PathLike[str], n_inputs: int, n_outputs: int) -
         raise TopologyError(f"{file.name}: {error}") from None
     except (ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile, EOFError, ImportError) as error:
         what = _first_line(error)
-        if "pickle" in what:  # NumPy's advice is to run what is in the file
+        if "pickle" in what:  # the message of NumPy recommends loading the objects, which would run code
             what = "it holds Python objects, which are never loaded; save arrays of numbers"
         raise TopologyError(f"{file.name} does not hold a graph: {what}") from None
     except OSError as error:
@@ -47,7 +47,7 @@ def read_topology(path: str | os.PathLike[str], n_inputs: int, n_outputs: int) -
 
 
 def check_topology(file: Path) -> None:
-    """Refuse what cannot be a file with a graph, without reading it."""
+    """Raise an error if the file is missing or has an unknown ending, without reading it."""
     if not file.is_file():
         raise TopologyError(f"there is no file {file}; check the path")
     if file.suffix.lower() not in (".json", ".graphml", ".npz"):

@@ -1,7 +1,7 @@
-"""`Lineage`: how a graph came to be what it is, edit by edit.
+"""`Lineage`: the history of a graph, edit by edit.
 
-Neurons get and lose numbers as hidden ones come and go, so a lineage has names of its own for them: inputs and bias as
-they are numbered, hidden neurons behind them by the order of their birth, outputs -1, -2, ... from the first on.
+The numbers of neurons change when hidden neurons are added or removed, so a lineage uses permanent names: the numbers
+of inputs and bias, then consecutive numbers for hidden neurons in order of creation, and -1, -2, ... for the outputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Lineage", "LineageStep"]
 
 
 class LineageStep(NamedTuple):
-    """One edit: when, which edges came and went (pairs of names), and why."""
+    """One edit: its epoch, the added and removed edges as pairs of names, and the reason."""
 
     epoch: int
     added: IntArray
@@ -30,7 +30,7 @@ class LineageStep(NamedTuple):
 
 
 class Lineage:
-    """The first graph and all edits since.
+    """The first graph and all later edits.
 
     Examples
     --------
@@ -43,13 +43,13 @@ class Lineage:
 
     def __init__(self, topology: Topology) -> None:
         self.n_clamped, self.n_outputs = topology.n_clamped, topology.n_outputs
-        self.born = topology.n_hidden  # hidden neurons there ever were
-        self.hidden = np.arange(topology.n_hidden, dtype=np.int64)  # when each of today's was born
+        self.born = topology.n_hidden  # number of hidden neurons ever created
+        self.hidden = np.arange(topology.n_hidden, dtype=np.int64)  # creation index of each current hidden neuron
         self.first = self.named(topology)
         self.steps: list[LineageStep] = []
 
     def named(self, topology: Topology) -> IntArray:
-        """Edges of today's graph as pairs of names."""
+        """Return the edges of the current graph as pairs of names."""
         assert topology.n_hidden == len(self.hidden)
         outputs = -1 - np.arange(self.n_outputs)
         names = np.concatenate([np.arange(self.n_clamped), self.n_clamped + self.hidden, outputs])
@@ -58,12 +58,12 @@ class Lineage:
     def record(
         self, epoch: int, before: IntArray, after: Topology, edges: IntArray, hidden: IntArray, reason: str
     ) -> LineageStep:
-        """Add an edit: the edges there were (named), the graph there is, and where its edges and neurons come from.
+        """Add an edit, from the edges before it (as names), the new graph, and the origin of its edges and neurons.
 
-        `edges` and `hidden` hold for each edge and hidden neuron its number among those before, or -1 if it is new.
+        `edges` and `hidden` contain for each edge and hidden neuron its index before the edit, or -1 if it is new.
         """
         fresh = hidden < 0
-        self.hidden = np.append(self.hidden, 0)[hidden]  # -1 is a new one
+        self.hidden = np.append(self.hidden, 0)[hidden]  # index -1: a new neuron
         self.hidden[fresh] = self.born + np.arange(fresh.sum())
         self.born += int(fresh.sum())
         gone = np.delete(before, edges[edges >= 0], axis=0)
@@ -72,13 +72,13 @@ class Lineage:
         return step
 
     def edges_over_time(self) -> list[tuple[int, int]]:
-        """(epoch, number of edges) from the first graph on, once for every edit."""
+        """Return (epoch, number of edges) of the first graph and after every edit."""
         changes = [len(step.added) - len(step.removed) for step in self.steps]
         counts = accumulate(changes, initial=len(self.first))
         return list(zip([0, *(step.epoch for step in self.steps)], counts, strict=True))
 
     def to_tree(self) -> dict[str, Any]:
-        """Plain values and arrays; those of all steps one after the other."""
+        """Return plain values and arrays; the arrays of all steps are concatenated."""
         empty = np.empty((0, 2), np.int64)
         counts = [[len(step.added), len(step.removed)] for step in self.steps]
         return {
@@ -94,7 +94,7 @@ class Lineage:
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any], topology: Topology) -> Lineage:
-        """The inverse, for a tree that may come from anywhere; it must end in the topology."""
+        """Return the lineage that `to_tree` stored, after checks; it must end in the given topology."""
         self = cls(topology)
         held = {name: tree[name] for name in ("hidden", "first", "added", "removed", "counts")}
         for name, array in held.items():
@@ -110,20 +110,20 @@ class Lineage:
         ends = np.cumsum(counts, axis=0)
         for k, (epoch, reason) in enumerate(zip(epochs, reasons, strict=True)):
             if not isinstance(reason, str):
-                raise TopologyError("a reason of the lineage is no text")
+                raise TopologyError("a reason in the lineage is not text")
             a, r = (held[name][ends[k, c] - counts[k, c] : ends[k, c]] for c, name in enumerate(("added", "removed")))
             self.steps.append(LineageStep(whole_number("epoch", epoch, least=0), a, r, reason))
         if not np.array_equal(np.sort(_keys(self.last())), np.sort(_keys(self.named(topology)))):
-            raise TopologyError("the lineage does not lead to the edges there are")
+            raise TopologyError("the steps of the lineage do not end in the edges of the graph")
         return self
 
     def last(self) -> IntArray:
-        """The edges that the steps lead to."""
+        """Return the edges after the last step."""
         *_, last = self._graphs()
         return last
 
     def graphs(self) -> list[IntArray]:
-        """The edges after every step, the first ones included."""
+        """Return the first edges and those after every step."""
         return list(self._graphs())
 
     def _graphs(self) -> Iterator[IntArray]:

@@ -1,4 +1,4 @@
-"""Random edges taken out, block by block: pruning before training, as in the paper."""
+"""Random pruning of edges, block by block, before training, as in the paper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["blocks_of", "prune"]
 
 
 def blocks_of(topology: Topology) -> NDArray[np.str_]:
-    """The block of every edge: "I->H" for one from an input to a hidden neuron; B is the bias, O an output.
+    """Return the block of every edge: I is an input, B the bias, H hidden, O an output; e.g. "I->H".
 
     >>> from meshnn import Topology
     >>> blocks_of(Topology.layered([1, 1])).tolist()
@@ -43,7 +43,7 @@ def prune(
         real_number(f"blocks[{name!r}]", value, *SHARE)
     rng = as_generator(random_state)
     keep = np.ones(topology.n_edges, np.bool_)
-    # edges of blocks that are not named go together, so that their number is exact
+    # edges of all other blocks are pruned together, so that their number is exact
     together = ~np.isin(names, list(given)) & (np.char.find(names, "B->") != 0)
     for chosen, part in [(together, share), *((names == name, float(value)) for name, value in given.items())]:
         at = np.flatnonzero(chosen)

@@ -1,4 +1,4 @@
-"""`Topology`: a frozen directed graph in iho order (inputs, bias, hidden, outputs)."""
+"""`Topology`: an immutable directed graph of inputs, bias, hidden neurons and outputs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["Topology"]
 
 
 class Topology(GraphFamilies):
-    """A directed graph whose nodes are neurons. It holds no weights.
+    """A directed graph of neurons, without weights.
 
-    Neurons are numbered inputs first, then the bias neuron (if any), hidden, outputs. Edges may run anywhere:
-    cycles, self-loops and edges into inputs are allowed (the last are always dead, because inputs are clamped).
-    The edges are `src` and `dst`, int32 arrays sorted by (destination, source).
+    Neurons are numbered in the order inputs, bias neuron (if any), hidden, outputs. All edges are allowed: cycles,
+    self-loops, and edges into inputs, which are always dead because inputs are clamped. The edges are the int32 arrays
+    `src` and `dst`, sorted by (destination, source).
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Topology(GraphFamilies):
     edges : array_like of int, shape (n_edges, 2)
         Pairs (source, destination).
     bias : bool
-        Whether neuron `n_inputs` is a bias neuron, constantly 1. Its edges are ordinary edges.
+        Whether neuron `n_inputs` is a bias neuron with the constant state 1. Its edges are ordinary edges.
 
     Examples
     --------
@@ -55,13 +55,13 @@ class Topology(GraphFamilies):
             raise TopologyError(f"a topology has fewer than 2**31 neurons, got {self.n_neurons:,}")
         check_fits(self.n_neurons * 64.0, f"a graph of {self.n_neurons:,} neurons", "take fewer neurons")
         pairs = self._checked(edges)
-        # both ends in one word: sorted as they are, without an order of 64 bits an edge
+        # sort both ends in one word: argsort would need a 64-bit index per edge
         keys = pairs[:, 1].astype(np.uint64)
         keys <<= np.uint64(32)
         keys |= pairs[:, 0].astype(np.uint32)
         if not (keys[1:] > keys[:-1]).all():
             keys.sort()
-        self.src: EdgeArray = keys.astype(np.uint32).view(np.int32)  # the lower half
+        self.src: EdgeArray = keys.astype(np.uint32).view(np.int32)  # the lower half of each word
         same = keys[1:] == keys[:-1]
         keys >>= np.uint64(32)
         self.dst: EdgeArray = keys.astype(np.int32)
@@ -100,7 +100,7 @@ class Topology(GraphFamilies):
             outside = (raw < 0) | (raw >= self.n_neurons)
             k = int(np.flatnonzero(outside.any(axis=1))[0])
             raise TopologyError(
-                f"edge {k} is ({raw[k, 0]}, {raw[k, 1]}), but this topology has neurons 0 to {self.n_neurons - 1} "
+                f"edge {k} is ({raw[k, 0]}, {raw[k, 1]}), but the neurons are 0 to {self.n_neurons - 1} "
                 f"({self._layout()}); {int(outside.any(axis=1).sum())} edges are out of range"
             )
         return raw
@@ -109,9 +109,9 @@ class Topology(GraphFamilies):
 
     @classmethod
     def from_adjacency(cls, A: Any, n_inputs: int, n_outputs: int, bias: bool = False) -> Topology:
-        """The graph of a square matrix, dense (its non-zeros) or scipy.sparse (its stored entries).
+        """Return the graph of a square matrix: its non-zero entries, or the stored entries if it is scipy.sparse.
 
-        `A[i, j]` is the edge from i to j. If `bias`, the matrix includes the bias neuron, right after the features.
+        `A[i, j]` is the edge from i to j. With `bias`, the first neuron after the inputs is the bias neuron.
 
         >>> from meshnn import Topology
         >>> Topology.from_adjacency([[0, 1, 0], [0, 0, 1], [0, 0, 0]], n_inputs=1, n_outputs=1)
@@ -154,7 +154,7 @@ class Topology(GraphFamilies):
         return build_digraph({"role": self.roles}, list(zip(self.src.tolist(), self.dst.tolist(), strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
-        """A dictionary that JSON can hold; `Topology.from_dict` is its inverse."""
+        """Return a dictionary that can be stored as JSON; `Topology.from_dict` is its inverse."""
         return {
             **convert.HEADER,
             "n_inputs": self.n_inputs,
@@ -166,7 +166,7 @@ class Topology(GraphFamilies):
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> Topology:
-        """The inverse of `to_dict`.
+        """Return the topology of a dictionary that `to_dict` made.
 
         >>> from meshnn import Topology
         >>> t = Topology.cascade(2, 3, 1)
@@ -179,14 +179,14 @@ class Topology(GraphFamilies):
     def prune(
         self, fraction: float = 0.0, blocks: Mapping[str, float] | None = None, random_state: Seed = None
     ) -> Topology:
-        """The graph without a share of its edges, chosen at random; exactly that share, rounded.
+        """Return the graph without an exact, rounded fraction of its edges, chosen at random.
 
         Parameters
         ----------
         fraction : float
-            Share of the edges to take out, but those of the bias.
+            Fraction of the edges to remove, except edges from the bias.
         blocks : dict, optional
-            Other shares for blocks of edges: {"I->H": 0.9} prunes from inputs to hidden neurons. Letters are I
+            Other fractions for blocks of edges: {"I->H": 0.9} prunes edges from inputs to hidden neurons. Letters are I
             (inputs), B (bias), H (hidden) and O (outputs).
         random_state : int, Generator or None
 
@@ -207,37 +207,37 @@ class Topology(GraphFamilies):
 
     @property
     def n_clamped(self) -> int:
-        """Neurons whose state is set from outside: the features and the bias."""
+        """Number of neurons whose state is set from outside: the features and the bias."""
         return self.n_inputs + self.bias
 
     @property
     def n_neurons(self) -> int:
-        """All neurons, the bias included."""
+        """Number of neurons, including the bias."""
         return self.n_inputs + self.bias + self.n_hidden + self.n_outputs
 
     @property
     def n_edges(self) -> int:
-        """Number of edges, dead ones included."""
+        """Number of edges, including dead ones."""
         return len(self.src)
 
     @property
     def _shape(self) -> tuple[int, int, int, bool]:
-        """Return the facts that graphs of the same neurons have in common."""
+        """The properties that graphs with the same neurons have in common."""
         return self.n_inputs, self.n_hidden, self.n_outputs, self.bias
 
     @property
     def inputs(self) -> IntArray:
-        """Neuron numbers of the features, without the bias."""
+        """Indices of the features, without the bias."""
         return np.arange(self.n_inputs, dtype=np.int64)
 
     @property
     def hidden(self) -> IntArray:
-        """Neuron numbers of the hidden neurons."""
+        """Indices of the hidden neurons."""
         return np.arange(self.n_clamped, self.n_clamped + self.n_hidden, dtype=np.int64)
 
     @property
     def outputs(self) -> IntArray:
-        """Neuron numbers of the outputs: the last ones."""
+        """Indices of the outputs, which are the last neurons."""
         return np.arange(self.n_neurons - self.n_outputs, self.n_neurons, dtype=np.int64)
 
     @property
@@ -255,14 +255,16 @@ class Topology(GraphFamilies):
         return reach.birth_ticks(self.n_neurons, self.n_clamped, self.src, self.dst)
 
     def birth_ticks(self, awake: BoolArray | None = None) -> IntArray:
-        """First tick at which each neuron can be non-zero; `awake` marks neurons whose activation is not 0 at 0."""
+        """Return the first tick at which each neuron can be non-zero; `awake` marks neurons with phi(0) != 0."""
         marks = _mask("awake", awake, self.n_neurons, False)
         if not marks.any():
             return self._birth
         return reach.birth_ticks(self.n_neurons, self.n_clamped, self.src, self.dst, marks)
 
     def dead_edges(self, ticks: int, awake: BoolArray | None = None) -> BoolArray:
-        """Mask of the edges that cannot influence any output within `ticks`, if phi(0) = 0 wherever not `awake`.
+        """Return a mask of the edges that cannot influence any output within `ticks`.
+
+        `awake` (n_neurons,) marks neurons with phi(0) != 0, which can be non-zero without an input.
 
         >>> from meshnn import Topology
         >>> t = Topology.mesh(2, 5, 2)
@@ -273,11 +275,11 @@ class Topology(GraphFamilies):
         return self.birth_ticks(awake)[self.src] + 1 + self._distance[self.dst] > ticks
 
     def default_ticks(self, awake: BoolArray | None = None) -> int:
-        """The ticks a mesh takes when none are given.
+        """Return the default number of ticks of a mesh.
 
-        For an acyclic graph its longest path from input to output, so that a layered graph is the feed-forward net;
-        otherwise the fewest ticks at which every edge that can ever influence an output does. Cycles that no path
-        from an input to an output can enter, edges into inputs among them, do not count.
+        For an acyclic graph, this is its longest path from input to output, so that a layered graph is a feed-forward
+        net. Otherwise, it is the fewest ticks at which every edge that can ever influence an output does. Cycles that
+        are on no path from an input to an output, and edges into inputs, do not count.
 
         >>> from meshnn import Topology
         >>> Topology.layered([2, 14, 13, 3]).default_ticks(), Topology.mesh(2, 5, 2).default_ticks()
@@ -287,7 +289,7 @@ class Topology(GraphFamilies):
         if longest is not None:
             return max(longest, 1)
         fewest = reach.fewest_ticks(self.birth_ticks(awake), self._distance, self.src, self.dst)
-        reached = self._birth[self.outputs]  # awake neurons may count sooner than an input reaches an output
+        reached = self._birth[self.outputs]  # awake neurons may influence an output earlier than any input does
         return max(fewest, int(reached[reached < reach.NEVER].max(initial=1)))
 
     def check_reachable(self, ticks: int) -> None:
@@ -309,10 +311,10 @@ class Topology(GraphFamilies):
         )
 
     def components(self) -> IntArray:
-        """Of each neuron the number of its strong component, -1 for inputs and bias.
+        """Return the strong component of each neuron, -1 for inputs and bias.
 
-        Neurons are in one component if each can influence the other, at any number of ticks. Components are numbered
-        so that no edge leads to a lower number.
+        Two neurons are in the same component if each can influence the other within any number of ticks. Components are
+        numbered so that no edge leads to a lower number.
 
         >>> from meshnn import Topology
         >>> Topology(1, 3, 1, [(0, 2), (2, 3), (3, 2), (3, 4), (4, 5)]).components().tolist()
@@ -323,10 +325,10 @@ class Topology(GraphFamilies):
         return components(self.n_neurons, self.n_clamped, self.src, self.dst)
 
     def influence_cost(self, learned: ArrayLike | None = None) -> int:
-        """Multiply-adds a tick of carrying all derivatives ds/dA forward, exactly, on one stream.
+        """Return the multiply-adds per tick that carry all exact derivatives ds/dA forward on one stream.
 
-        The sum over edges i -> o between neurons that are not clamped of the number of edges that can influence i.
-        `learned` marks the edges whose derivative is wanted; by default all.
+        This is the sum, over edges i -> o between neurons that are not clamped, of the number of edges that can
+        influence i. `learned` marks the edges whose derivative is needed; by default all.
 
         >>> from meshnn import Topology
         >>> Topology.columns(2, 10, 1).influence_cost(), Topology.mesh(2, 10, 1, self_loops=True).influence_cost()
@@ -342,7 +344,7 @@ class Topology(GraphFamilies):
     @cached_property
     def _digest(self) -> bytes:
         found = hashlib.sha256(",".join(map(str, self._shape)).encode() + b";")
-        for ends in (self.src, self.dst):  # in 64 bits, as files have them
+        for ends in (self.src, self.dst):  # in 64 bits, as in files
             for begin in range(0, len(ends), reach.BLOCK):
                 found.update(ends[begin : begin + reach.BLOCK].astype(np.int64).data)
         return found.digest()

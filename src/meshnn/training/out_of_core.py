@@ -116,7 +116,7 @@ class RowFile:
         return as_block(np.frombuffer(b"".join(parts), self.row))
 
     def release(self) -> None:
-        """Close and thereby delete the file."""
+        """Close the file, which deletes it."""
         self._file.close()
 
 

@@ -1,1 +1,1 @@
-"""Nets as C: the layout of a header, its templates, whole numbers, and headers compiled and run."""
+"""Export to C: the layout of a header, its templates, quantisation, and headers that are compiled and run."""

@@ -1,4 +1,4 @@
-"""`Header`: the values that the template of a C header needs, for a net in floats or in whole numbers."""
+"""`Header`: the values for the template of a C header, for a float net or an integer net."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from meshnn.export.c.text import (
     literal,
 )  # fmt: skip
 
-#: What the outputs of a net are turned into, by its link, and the types of the answers.
+#: The kind of predictions for each link, and the C types of these kinds.
 ANSWERS = {"softmax": "classes", "logit": "classes", "sigmoid": "labels"}
 ANSWER_TYPES = {"classes": "int", "labels": "uint8_t", "values": "float"}
 
@@ -35,11 +35,11 @@ class _Run:
     begin: int
     end: int
     block: WeightBlock
-    given: int | None  # the first output that their sums are, if they are outputs
+    given: int | None  # the first output that their sums are assigned to, if they are outputs
     kept: bool  # whether their states are stored
     shift: int
-    base: int  # where the weights of row 0 would be
-    source: str  # the slots that they read
+    base: int  # index at which the weights of row 0 would be
+    source: str  # expression of the slots that they read
     terms: Sequence[tuple[str, str]] = ()  # without a loop: weight and state of every product
 
 
@@ -51,15 +51,15 @@ class Header:
         self.net, self.blueprint, self.tables = net, r, Tables(name.upper())
         self.p, self.up, self.version = f"{name}_", name.upper(), version("meshnn")
         self.n, self.m, self.integer = r.n_inputs, r.n_outputs, self.coding is not None
-        # so few edges are shorter in lines than in tables and a loop; so many lines take a compiler minutes
+        # few edges are shorter without tables and loops; with too many, compilation would take minutes
         self.unrolled = optimize == "speed" or self.layout.n_edges <= (6 if self.integer else 8)
         if self.unrolled and self.layout.multiply_adds > 20_000:
             raise ExportError(
-                f"without loops {self.layout.multiply_adds:,} products are too long for a compiler (at most 20,000); "
+                f"code without loops may have at most 20,000 products, got {self.layout.multiply_adds:,}; "
                 'use optimize="size"'
             )
         if self.integer and r.timing is not None and r.timing.readout == "mean":
-            raise ExportError('readout="mean" is a sum without bound, which overflows in integers; use dtype="float32"')
+            raise ExportError('readout="mean" needs an unbounded sum, which overflows integers; use dtype="float32"')
         # types of states, of sums and outputs, and of the features that the net takes
         self.T, self.S = (f"{net.dtype}_t", "int32_t") if self.integer else ("float", "float")
         self.X = "float" if self.coding is None else self.coding.kind
@@ -81,7 +81,7 @@ class Header:
         ]
 
     def _interface(self) -> dict[str, Any]:
-        """Return what a program must know to call the header, for CNet."""
+        """Return the interface of the header, for CNet."""
         timed, answers = self.blueprint.timing is not None, self.answers
         width = self.n if self.integer else self.given
         shared = {"x": self.X, "width": width, "steps": timed, "returns": False}
@@ -107,22 +107,22 @@ class Header:
         calls += ["from_bits"] if self.checked or self.columns else []
         self.math = activation_source(sorted(names), False, name, calls)
         kept = {b.activation for b in blocks if any(self._kept(row) for row in range(b.begin, b.end))}
-        self.activations = sorted(kept)  # of integer nets
+        self.activations = sorted(kept)  # activations of integer nets
         self.exact = self.coding is None or bool(calls) or not self.coding.whole or r.values
         self.arithmetic_begin = arithmetic_begin(name)
 
-    # -- the walk over the rows ------------------------------------------------------------------------------------
+    # -- order of the rows -------------------------------------------------------------------------------------------
 
     def _choose_loops(self) -> None:
-        """Choose tables and loops, or lines, for the weighted sums."""
+        """Choose between tables with loops and unrolled code for the weighted sums."""
         layout, net = self.layout, self.net
         rows = {slot - self.n: o for o, slot in enumerate(layout.outputs.tolist())}
-        self.given_rows = {row: rows[row] for row in net.unshifted}  # the outputs that sums of rows are
+        self.given_rows = {row: rows[row] for row in net.unshifted}  # the outputs that are sums of rows
         self.direct = self._reads_inputs_directly()
         self.room = max(layout.n_rows, 1) if self.direct else layout.n_slots
         full = [block for block in layout.blocks if block.full]
         widest = max((block.count for block in full), default=0)
-        self.by = 0 if not full else 8 if widest >= 32 else 4 if widest >= 8 else 1  # products per round of a loop
+        self.by = 0 if not full else 8 if widest >= 32 else 4 if widest >= 8 else 1  # products per iteration of a loop
         self.rest = self.by == 1 or any(block.count % self.by for block in full)
         self.has_bias = self.integer or net.bias.any()
         self.same_shift = len({int(net.shift[row]) for row in range(layout.n_rows) if self._kept(row)}) <= 1
@@ -142,7 +142,7 @@ class Header:
         self.stages = list(self._stages())
 
     def _reads_inputs_directly(self) -> bool:
-        """Whether no row reads inputs and neurons, so that inputs need not be copied to the states."""
+        """Whether no row reads both inputs and neurons, so that inputs need not be copied to the states."""
         coding, layout = self.coding, self.layout
         if coding is None or not layout.once or coding.middle or self.X != self.T or self.blueprint.timing is not None:
             return False
@@ -151,11 +151,11 @@ class Header:
         return self.unrolled or (not listed and all(first >= self.n or end <= self.n for first, end in ends))
 
     def _kept(self, row: int) -> bool:
-        """Whether the state of a row is stored: not if only its sum is wanted."""
+        """Return whether the state of a row is stored, that is, whether more than its sum is needed."""
         return row not in self.given_rows or row in self.layout.read
 
     def _stages(self) -> Iterator[dict[str, Any]]:
-        """Yield the loops of each stage; without loops its rows one by one, whose sums leave out states still 0."""
+        """Yield the loops of each stage; without loops, its single rows, whose sums omit states that are still 0."""
         live = np.arange(self.layout.n_slots) < (self.n if self.blueprint.timing is None else self.layout.n_slots)
         for stage in self.layout.stages:
             runs = [run for a, b in stage.rows for run in self._runs(a, b)]
@@ -168,7 +168,7 @@ class Header:
                     live[self.n + a : self.n + b] = True
 
     def _runs(self, begin: int, end: int) -> Iterator[_Run]:
-        """Split rows of a block into runs that are treated alike: outputs that follow each other, stored or not."""
+        """Split the rows of a block into runs of equal treatment: consecutive outputs, stored or not."""
 
         def role(row: int) -> tuple[int | None, bool, int]:
             given = self.given_rows.get(row)
@@ -196,7 +196,7 @@ class Header:
 
 
 def _columns(blueprint: Blueprint) -> list[dict[str, Any]]:
-    """Return the columns of a table with their identifiers and first features."""
+    """Return the columns of a table with their identifiers and the indices of their first features."""
     found, first = [], 0
     for column, name in zip(blueprint.columns, identifiers(each.name for each in blueprint.columns), strict=True):
         texts = enumerate(column.categories)

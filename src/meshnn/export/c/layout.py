@@ -1,8 +1,8 @@
-"""Memory layout of a C header: the order in which neurons are computed, and how their edges are stored.
+"""Memory layout of a C header: the order in which neurons are computed, and the storage of their edges.
 
-States are in one array of *slots*: inputs first, then the computed neurons, each of which is a *row*. Rows that are
-computed together are adjacent. A *block* is a run of rows with one activation; it is *full* if all its rows read the
-same run of slots, so that only weights are stored, else the slot of every weight is stored as well.
+States are in one array of *slots*: the inputs first, then the computed neurons, each of which is a *row*. Rows that are
+computed together are adjacent. A *block* is a sequence of rows with the same activation. It is *full* if all its rows
+read the same consecutive slots, so that only weights are stored; otherwise the slot of every weight is also stored.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from meshnn.export.blueprint import Blueprint
 
 @dataclass(frozen=True)
 class WeightBlock:
-    """Rows from `begin` to `end`, all with one activation, and their edges."""
+    """The rows from `begin` to `end`, all with the same activation, and their edges."""
 
     begin: int
     end: int
     activation: str
     outputs: bool
     full: bool
-    #: Of a full block: the slots that its rows read, and where the weights of its first row begin.
+    #: In a full block: the first slot that its rows read; then, where the weights of its first row begin.
     first: int = 0
     count: int = 0
     at: int = 0
@@ -36,19 +36,19 @@ class WeightBlock:
 class Stage:
     """Consecutive ticks that compute the same rows."""
 
-    rows: tuple[tuple[int, int], ...]  # runs of rows
+    rows: tuple[tuple[int, int], ...]  # runs of rows as (begin, end)
     times: int
 
 
 class Layout:
     """Slots, rows and blocks of a blueprint.
 
-    A weight has `size` bytes. If `padded`, absent edges are stored as weights of 0 where that is shorter.
+    A weight has `size` bytes. With `padded`, absent edges are stored as weights of 0 where this is shorter.
     """
 
     def __init__(self, blueprint: Blueprint, padded: bool, size: int) -> None:
         self.blueprint, self.size, self.once = blueprint, size, blueprint.once
-        self.tick = np.zeros(blueprint.n_neurons, np.int64)  # the last tick that computes a neuron
+        self.tick = np.zeros(blueprint.n_neurons, np.int64)  # the last tick that computes each neuron
         for tick, neurons in enumerate(blueprint.timetable):
             self.tick[neurons] = tick + 1
         self.neurons = self._order()
@@ -56,9 +56,9 @@ class Layout:
         self.slot[: blueprint.n_inputs] = np.arange(blueprint.n_inputs)
         self.slot[self.neurons] = blueprint.n_inputs + np.arange(len(self.neurons))
         self.bias = np.zeros(len(self.neurons))
-        self.sources: list[IntArray] = []  # per row, slots
+        self.sources: list[IntArray] = []  # slots per row
         self.row_weights: list[Array] = []
-        self.edges: list[IntArray] = []  # per row, numbers of edges in the blueprint
+        self.edges: list[IntArray] = []  # blueprint edges per row
         self.n_rows, self.n_slots = len(self.neurons), blueprint.n_inputs + len(self.neurons)
         for row, j in enumerate(self.neurons.tolist()):
             self._read(row, slice(*blueprint.pointers[j : j + 2].tolist()))
@@ -67,7 +67,7 @@ class Layout:
 
     @property
     def n_edges(self) -> int:
-        """Return the number of weights that are used, including those of the bias."""
+        """Return the number of stored weights that are edges, including those of the bias."""
         return sum(map(len, self.sources)) + int(np.count_nonzero(self.bias))
 
     @cached_property
@@ -84,7 +84,7 @@ class Layout:
 
     @cached_property
     def stages(self) -> list[Stage]:
-        """Return the order in which rows are computed; of a net in time, during one tick."""
+        """Return the order in which rows are computed; for a stateful net, within one tick."""
         if self.once:
             return [Stage(tuple((block.begin, block.end) for block in self.blocks), 1)]
         stages: list[Stage] = []
@@ -97,17 +97,17 @@ class Layout:
         return stages
 
     def block_of(self, row: int) -> WeightBlock:
-        """Return the block that a row belongs to."""
+        """Return the block of a row."""
         return self._block[row]
 
     def listed(self) -> tuple[IntArray, IntArray]:
-        """Return where the listed edges of each row begin, `(n_rows + 1,)`, and the slots of these edges."""
+        """Return the pointers of the listed edges of each row, `(n_rows + 1,)`, and the slots of these edges."""
         counts = [0 if block.full else len(found) for block, found in zip(self._block, self.sources, strict=True)]
         slots = [found for found, count in zip(self.sources, counts, strict=True) if count]
         return np.concatenate([[0], np.cumsum(counts)]), np.concatenate([*slots, np.zeros(0, np.int64)])
 
     def table(self, weights: list[Array]) -> Array:
-        """Return weights per row as one table: the matrices of full blocks, then the listed weights."""
+        """Return weights per row as one table: the matrices of full blocks, then the weights of listed edges."""
         parts = [np.zeros(0, weights[0].dtype if weights else float)]
         for block in self.blocks:
             if block.full:
@@ -119,7 +119,7 @@ class Layout:
 
     @cached_property
     def sums(self) -> set[int]:
-        """Return the rows of outputs with the identity as activation: integer nets return their sums unshifted."""
+        """Return the rows of outputs with identity activation: integer nets return their sums without a shift."""
         rows = [slot - self.blueprint.n_inputs for slot in self.outputs.tolist() if slot >= 0]
         return {row for row in rows if self.block_of(row).activation == "identity"}
 
@@ -132,7 +132,7 @@ class Layout:
     # -- construction ----------------------------------------------------------------------------------------------
 
     def _order(self) -> IntArray:
-        """Return the neurons sorted by the tick that computes them (of acyclic nets), outputs last, activation."""
+        """Return the neurons sorted by computing tick (acyclic nets), outputs last, and activation."""
         r = self.blueprint
         first = np.full(r.n_neurons, len(r.timetable))
         for tick, neurons in reversed(list(enumerate(r.timetable))):
@@ -148,7 +148,7 @@ class Layout:
         src, w = r.src[edges], r.weights[edges]
         constant = src == r.n_inputs if r.bias else np.zeros(len(src), np.bool_)
         self.bias[row] = w[constant].sum()
-        # a state that is never computed is always 0, and one that is computed once is 0 before
+        # a state that is never computed is always 0; before it is computed for the only time, it is 0
         live = ~constant & (self.slot[src] >= 0)
         if self.once:
             live &= self.tick[src] < self.tick[self.neurons[row]]
@@ -178,7 +178,7 @@ class Layout:
                 blocks.append(WeightBlock(begin, end, *kind, True, first, count, at))
                 at += entries
             elif before is not None and not before.full and (before.activation, before.outputs) == kind:
-                blocks[-1] = WeightBlock(before.begin, end, *kind, False)  # one loop runs through both, in this order
+                blocks[-1] = WeightBlock(before.begin, end, *kind, False)  # one loop processes both, in this order
             else:
                 blocks.append(WeightBlock(begin, end, *kind, False))
         return blocks

@@ -1,7 +1,7 @@
-"""A portable stream as one C99 header: a net that goes on learning on a device without Python.
+"""A portable stream as one C99 header: a net that continues to learn on a device without Python.
 
-The functions are those of `_core/portable.h`, which the core runs itself, specialised for one net (`text.py`): sizes,
-settings, tables and initial values are constants, and functions and branches that the net does not need are left out.
+The functions are those of `_core/portable.h`, which the core also runs, specialised for one net (`text.py`): sizes,
+settings, tables and initial values are constants; unused functions and branches are left out.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SETTINGS = (
 
 
 def learner_header(stream: Any, name: str = "net", top: Sequence[str] = (), tables: Tables | None = None) -> str:
-    """Return the header of a learner that begins where the stream is and computes the same bits from the same samples.
+    """Return the header of a learner in the state of the stream, with bit-identical results.
 
-    `name` begins the names of all functions and tables, `top` are lines of a comment at the beginning, and `tables`
+    `name` is the prefix of all functions and tables, `top` are lines of the comment at the beginning, and `tables`
     counts the bytes of the tables.
 
     Examples
@@ -41,7 +41,7 @@ def learner_header(stream: Any, name: str = "net", top: Sequence[str] = (), tabl
     """
     check_name(name)
     if not len(stream.net.par):
-        raise MeshError("no parameter of the net reaches an output: there is nothing to learn")
+        raise MeshError("no parameter of the net influences an output; add edges to an output")
     t, room, N = stream.topology, stream.room, stream.ties.n_parameters
     saved, saved_all = (36 + 4 * _count(stream, everything) for everything in (False, True))
     tick, update = 2 * len(stream.net.code) + len(room.w) + len(room.column), (3 if len(room.P) else 2) * N
@@ -54,24 +54,24 @@ def learner_header(stream: Any, name: str = "net", top: Sequence[str] = (), tabl
         saved_all=saved_all, ram=learner_bytes(stream), stack=4 * max(tick, update + t.n_outputs) + 200,
         interface=interface, constants=_constants(stream, saved, saved_all), arrays=_arrays(stream),
         settings=[(key, literal(value)) for key, value in zip(SETTINGS, stream.rule, strict=True)],
-        # int has 16 bits on the smallest processors, and is the fastest there
+        # int has 16 bits on the smallest processors, where it is fastest
         index="unsigned" if widest < 2**16 else "uint32_t", index_tables=_index_tables(stream),
         fixed=room.theta[N:], arithmetic_begin=arithmetic_begin(name), functions=renamed(_functions(stream), name),
     )  # fmt: skip
 
 
 def _count(stream: Any, everything: bool = True) -> int:
-    """Return how many numbers are saved."""
+    """Return the number of saved floats."""
     return sum(values.size for values in section_arrays(stream, everything).values())
 
 
 def learner_bytes(stream: Any) -> int:
-    """Return the bytes of RAM of the struct of a learner."""
+    """Return the bytes of RAM for the struct of a learner."""
     return 4 * (_count(stream) + len(stream.room.clock))
 
 
 def _constants(stream: Any, saved: int, saved_all: int) -> dict[str, object]:
-    """Return the sizes and the words of saved bytes that the functions use."""
+    """Return the sizes and the words of the saved head that the functions use."""
     t, net, room = stream.topology, stream.net, stream.room
     graph = graph_checksum(t, stream.codes, stream.ties)
     return {
@@ -92,7 +92,7 @@ def _arrays(stream: Any) -> list[dict[str, Any]]:
         if not values.size:
             continue
         same, n = bool((values.view(np.uint32) == values.view(np.uint32)[0]).all()), stream.ties.n_parameters
-        corners = np.concatenate([[0], np.cumsum(np.arange(n, 1, -1))]).astype(np.int64)  # the diagonal of P
+        corners = np.concatenate([[0], np.cumsum(np.arange(n, 1, -1))]).astype(np.int64)  # indices of the diagonal of P
         diagonal = name == "P" and np.count_nonzero(values) == n and len(set(values[corners].tolist())) == 1
         how = "same" if same else "diagonal" if diagonal else "table"
         found.append({"name": name, "values": values, "how": how})
@@ -125,7 +125,7 @@ def _index_tables(stream: Any) -> list[tuple[str, Array, str]]:
 
 
 def _functions(stream: Any) -> str:
-    """Return the functions of the learner with the prefix of the sources."""
+    """Return the functions of the learner with the prefix `net_` of the sources."""
     net, room = stream.net, stream.room
     flags = {
         "SLOPES": True, "BUILTIN_SQRT": False, "FROZEN": False,

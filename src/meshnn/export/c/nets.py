@@ -1,18 +1,18 @@
-"""Nets in the layout of a C header, run in NumPy: one walk over the rows, in floats or in whole numbers.
+"""Nets in the layout of a C header, run in NumPy, with floats or integers.
 
-`FloatNet` computes in float64 what a header in floats comes near to; `IntegerNet` has the bits of C. There a state is a
-whole number q that stands for q times the *unit* of its neuron; a row of weights is whole numbers times a *scale* r of
-its own. With W[i, j] = w[i, j] unit[i], which is about r[j] wq[i, j],
+`FloatNet` computes in float64 the values that a float header approximates; `IntegerNet` is bit-identical to C. There, a
+state is an integer q that represents q times the *unit* of its neuron. The weights of a row are integers times the
+*scale* r of the row. With W[i, j] = w[i, j] unit[i], which is approximately r[j] wq[i, j],
 
     acc[j] = bias[j] + sum of wq[i, j] q[i]          at most `bound[j]` for any input: it fits in 32 bits
     q[j]   = phi(acc[j] >> shift[j])
 
 For piecewise linear phi (identity, relu, leaky_relu) the unit of a neuron is r 2^shift, chosen so that its states on
-the training data fill the type. The others interpolate a table over |t|; there r is a power of 2, so that a shift
-brings acc to the steps of the table, and 1 is 2^7 or 2^15. Outputs with the identity are acc itself.
+the training data use the range of the type. Other activations interpolate a table over |t|. For them, r is a power of
+2, so that a shift converts acc to the steps of the table, and 1 is 2^7 or 2^15. Outputs with the identity are acc.
 
-A feature that is not finite is coded as the smallest number of the type, which nothing else is coded as; the outputs
-are then the smallest number of 32 bits.
+A feature that is not finite is represented by the smallest number of the type, which has no other meaning; the outputs
+are then the smallest 32-bit integer.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class ReferenceNet:
 
     def __init__(self, layout: Layout, weights: Sequence[Array], bias: Array) -> None:
         self.layout, self.blueprint, self.weights, self.bias = layout, layout.blueprint, weights, bias
-        self.shift: IntArray = np.zeros(layout.n_rows, np.int64)  # of sums, before activations
+        self.shift: IntArray = np.zeros(layout.n_rows, np.int64)  # shift of the sums before activations
         self.unshifted: set[int] = set()  # rows whose sums are outputs
-        self.dtype, self.size = "float32", 4  # in C, of weights and states; bytes
-        self.coding: Coding | None = None  # of features in whole numbers
+        self.dtype, self.size = "float32", 4  # type in C, and bytes, of weights and states
+        self.coding: Coding | None = None  # conversion of features to integers
 
     def activate(self, row: int, total: Array) -> Array:
         """Return the states of a row from its weighted sums."""
         raise NotImplementedError
 
     def tick(self, s: Array, seen: list[Array] | None = None) -> dict[int, Array]:
-        """Compute all stages in place, with a copy of each state in `seen`; return the sums that are outputs."""
+        """Compute all stages in place, and append copies of the states to `seen`; return the sums that are outputs."""
         first, sums = self.blueprint.n_inputs, {}
         for stage in self.layout.stages:
             for _ in range(stage.times):
@@ -62,9 +62,10 @@ class ReferenceNet:
         return sums
 
     def outputs(self, Z: Array, seen: list[Array] | None = None) -> Array:
-        """Return the outputs (n, n_outputs) of scaled features, or after each step of a net in time.
+        """Return the outputs (n, n_outputs) of scaled features; for a stateful net, after each step.
 
-        The states (n, n_slots) after each tick are appended to `seen`; of a net in time, of each step in turn.
+        The states (n, n_slots) after each tick are appended to `seen`; for a stateful net, those of one step after the
+        other.
         """
         timing, n = self.blueprint.timing, self.blueprint.n_inputs
         s = np.zeros((1 if timing else len(Z), self.layout.n_slots), Z.dtype)
@@ -81,7 +82,8 @@ class ReferenceNet:
                 past = t * timing.per_step + k - timing.delay
                 if mean and past > 0 and past % timing.per_step == 0:
                     more = more + self._read(later, sums)[0]
-                if k == timing.per_step:  # the rest is forgotten: the last step is held until it is read
+                # later ticks do not change the carried state: they repeat the last input until the outputs are read
+                if k == timing.per_step:
                     later, total = s.copy(), more
             found[t] = more / (t + 1) if mean else self._read(later, sums)[0]
         return found
@@ -107,7 +109,7 @@ class FloatNet(ReferenceNet):
 
 
 def scaled(blueprint: Blueprint, X: Array) -> Array:
-    """Return encoded features as the net takes them; in a stream, features that are not finite count as their mean."""
+    """Return encoded features in the scaling of the net; in a stream, features that are not finite become the mean."""
     Z = np.asarray(X, np.float64)
     if blueprint.x_mean is not None and blueprint.x_scale is not None:
         Z = (Z - blueprint.x_mean) / blueprint.x_scale
@@ -117,27 +119,27 @@ def scaled(blueprint: Blueprint, X: Array) -> Array:
 
 
 def settled_states(layout: Layout, Z: Array) -> Array:
-    """Return states (count, n_slots) of the net in floats: after the last 16 ticks, or after all of a net in time."""
+    """Return states (count, n_slots) of the float net: of the last 16 ticks, or of all ticks for a stateful net."""
     seen: list[Array] = []
     FloatNet(layout).outputs(Z, seen)
     return np.concatenate(seen[-16:] if layout.blueprint.timing is None else seen)  # cycles settle
 
 
 def float_outputs(blueprint: Blueprint, X: Array) -> Array:
-    """Return the outputs (n, n_outputs) in float64 of encoded features, or after each step of a net in time."""
+    """Return the outputs (n, n_outputs) of encoded features in float64; for a stateful net, after each step."""
     return FloatNet(Layout(blueprint, padded=False, size=4)).outputs(scaled(blueprint, X))
 
 
-# -- whole numbers ----------------------------------------------------------------------------------------------------
+# -- integers ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Table:
-    """Values of an activation in equal steps, for linear interpolation."""
+    """Values of an activation at equidistant points, for linear interpolation."""
 
     fraction: int  # fractional bits of t
     step: int  # bits of t within a step
-    values: IntArray  # 1 being 2^15, at most 2^15 - 1
+    values: IntArray  # 1 is represented by 2^15; values are at most 2^15 - 1
 
     @property
     def most(self) -> int:
@@ -151,15 +153,15 @@ class Table:
         return np.asarray(low + (((self.values[k + 1] - low) * rest) >> self.step))
 
 
-#: The tabulated function of |t| of each activation, and the power of 2 up to which it is tabulated; the others are
-#: piecewise linear.
+#: Per activation, the tabulated function of |t| and the exponent of the power of 2 up to which it is tabulated. All
+#: other activations are piecewise linear.
 TABLES: dict[str, tuple[Any, int]] = {
     "tanh": (np.tanh, 2),
     "sigmoid": (lambda t: 1.0 / (1.0 + np.exp(-t)), 3),
     "gauss": (lambda t: np.exp(-t * t), 2),
     "softplus": (lambda t: np.log1p(np.exp(-t)), 3),
     "elu": (lambda t: -np.expm1(-t), 3),
-    "sin": (lambda t: np.sin(2.0 * np.pi * t), 0),  # t in turns
+    "sin": (lambda t: np.sin(2.0 * np.pi * t), 0),  # t in revolutions
 }
 
 
@@ -179,30 +181,30 @@ def table_of(name: str, bits: int) -> Table:
 
 @dataclass(frozen=True)
 class Coding:
-    """How features become whole numbers q: `x - middle` of whole ones, else `(x - zero) * factor`, rounded and clipped.
+    """The integers q of features: `x - middle` of integers, else `(x - zero) * factor`, rounded and clipped.
 
-    The scaled feature that the net reads is `unit * q + offset`.
+    The scaled feature is then `unit * q + offset`.
     """
 
-    kind: str  # of C: the type of the features
-    whole: bool  # whether features are whole numbers as they are
+    kind: str  # C type of the features
+    whole: bool  # whether features are integers that are not scaled
     middle: int
-    least: int  # of q
+    least: int  # smallest value of q
     most: int
     zero: Array
     factor: Array
     unit: Array
     offset: Array
-    clips: bool  # whether features that are not finite count as their mean
+    clips: bool  # whether features that are not finite become the mean
 
     @classmethod
     def of(cls, blueprint: Blueprint, ranges: Ranges, bits: int) -> Coding:
-        """Choose the coding from the ranges of the training rows: whole numbers that fit stay as they are."""
+        """Choose the coding from the ranges of the training rows: integers that fit are not scaled."""
         n = blueprint.n_inputs
         mean = np.zeros(n) if blueprint.x_mean is None else blueprint.x_mean
         scale = np.ones(n) if blueprint.x_scale is None else blueprint.x_scale
         high, clips = 2 ** (bits - 1) - 1, bool(np.isfinite(blueprint.x_cut))
-        # the narrower the type, the smaller the sums that can occur
+        # narrow types limit the possible sums
         kinds = [("int8_t", -128, 127, 0), ("uint8_t", 0, 255, 128 if bits == 8 else 0)]
         kinds += [("int16_t", -(2**15), 2**15 - 1, 0), ("uint16_t", 0, 2**16 - 1, 2**15)] if bits == 16 else []
         for kind, low, top, middle in kinds:
@@ -213,7 +215,7 @@ class Coding:
         ends = np.stack([ranges.low, ranges.high])
         with np.errstate(invalid="ignore"):
             z = np.clip(np.nan_to_num((ends - mean) / scale), -blueprint.x_cut, blueprint.x_cut)
-        # as wide as the samples are, but outliers are clipped: they would cost all others their digits
+        # the range of the samples, but outliers are clipped, because they would reduce the precision of all others
         width = np.minimum(np.abs(z).max(axis=0, initial=0.0), 8.0)
         step = np.where(width > 0, width, 1.0) / high
         with np.errstate(divide="ignore"):
@@ -226,11 +228,11 @@ class Coding:
         return None if self.whole or self.clips else self.least - 1
 
     def __call__(self, X: Any) -> IntArray:
-        """Return encoded features as the net takes them; computed in float32, as C does it."""
+        """Return the integers of encoded features, computed in float32 as in C."""
         if self.whole:
             found, low, high = np.asarray(X), self.least + self.middle, self.most + self.middle
             if not np.array_equal(found, np.rint(found)) or (found < low).any() or (found > high).any():
-                raise ExportError(f"this net takes whole numbers from {low} to {high}")
+                raise ExportError(f"features must be integers from {low} to {high}")
             return found.astype(np.int64) - self.middle
         x = np.asarray(X, np.float32)
         with np.errstate(all="ignore"):
@@ -242,15 +244,15 @@ class Coding:
 
 
 class IntegerNet(ReferenceNet):
-    """A net in whole numbers of 8 or 16 bits; absent edges may be weights of 0.
+    """An integer net of 8 or 16 bits; absent edges may be weights of 0.
 
-    The `bias` includes half a unit, for rounding. `out_scale` are the factors from whole outputs to those in floats,
-    `unit_bits` the fractional bits of states of softplus and elu, and `step` (n_edges,) what 1 of a weight stands for,
-    per edge of the blueprint, 0 where there is none.
+    The `bias` includes half a unit, for rounding. `out_scale` are the factors from integer outputs to floats,
+    `unit_bits` the fractional bits of states of softplus and elu, and `step` (n_edges,) the value of 1 in the weight of
+    each blueprint edge, 0 for omitted edges.
     """
 
     leak, leak_bits = 41, 12  # 0.01 is about 41 / 2^12
-    limit = 2**30  # sums that are shifted up are clipped to this first
+    limit = 2**30  # sums are clipped to this before they are shifted up
 
     def __init__(
         self, layout: Layout, coding: Coding, bits: int, weights: list[IntArray], bias: IntArray, shift: IntArray,
@@ -266,17 +268,17 @@ class IntegerNet(ReferenceNet):
         self.bound = self._bounds()
 
     def _bounds(self) -> IntArray:
-        """Return the largest |acc| of each row that any input can lead to."""
+        """Return the largest |acc| of each row that is possible for any input."""
         size = np.full(self.layout.n_slots, self.most + 1, np.int64)
         size[: self.blueprint.n_inputs] = max(-self.coding.least, self.coding.most)
         rows = zip(self.weights, self.layout.sources, self.bias, strict=True)
         bound = np.array([int(np.abs(w) @ size[s]) + abs(int(b)) for w, s, b in rows], dtype=np.int64)
         if (bound >= 2**31).any():
-            raise ExportError(f"a sum of the net could be {bound.max()}, which does not fit in 32 bits")
+            raise ExportError(f"a sum of the net can reach {bound.max()}, more than 32 bits hold")
         return bound
 
     def outputs(self, Z: Any, seen: list[Array] | None = None) -> IntArray:
-        """Return the outputs (n, n_outputs) of coded features, or after each step of a net in time; the bits of C."""
+        """Return the outputs (n, n_outputs) of coded features, bit-identical to C; if stateful, after each step."""
         Q = np.asarray(Z, np.int64)
         code = self.coding.missing
         missing: Any = np.zeros(len(Q), np.bool_) if code is None else np.equal(Q, code).any(axis=1)
@@ -295,7 +297,7 @@ class IntegerNet(ReferenceNet):
             return np.asarray(np.clip(t, 0 if name == "relu" else -most, most))
         table, down = self.tables[name], 16 - self.bits
         v = table(t & 0xFFFF if name == "sin" else np.minimum(np.abs(t), table.most))
-        if name in self.unit_bits:  # softplus and elu, in steps of t: a linear part plus the table
+        if name in self.unit_bits:  # a linear part plus the table, in steps of t
             v = (v + (1 << (14 - table.fraction))) >> (15 - table.fraction)
             line = np.maximum(t, 0)
             t = line + v if name == "softplus" else np.where(t < 0, -v, line)

@@ -1,9 +1,9 @@
-"""From floats to whole numbers: scales of rows and units of neurons from training data, weights rounded together.
+"""Quantisation: scales of rows and units of neurons from training data, and joint rounding of weights.
 
-Rounding each weight by itself is not optimal: what counts is the error of the sum. With C the covariance of the states
-that a row reads, (r wq - W)' C (r wq - W) is its variance. Several scales r are tried from the largest weight down,
-then weights are changed one after the other as long as that reduces the variance. The mean of the remaining error is
-added to the bias. Without samples, C is diagonal, from the variances that the model keeps (`Ranges`).
+Rounding each weight separately is not optimal, because the error of the sum is relevant. With C the covariance of the
+states that a row reads, the variance of this error is (r wq - W)' C (r wq - W). Several scales r are tried, from the
+largest weight down; then single weights are changed as long as this reduces the variance. The mean of the remaining
+error is added to the bias. Without samples, C is diagonal, with the variances that the model stores (`Ranges`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from meshnn.export.ranges import Ranges
 
 
 class _Seen(NamedTuple):
-    """States on training data, by slot: samples of them, or only mean, variance and the largest absolute value."""
+    """States on training data, by slot: samples, or only mean, variance and the largest absolute value."""
 
     largest: Array
     mean: Array
@@ -39,9 +39,9 @@ class _Seen(NamedTuple):
 
 
 class Quantiser:
-    """Makes integer nets of 8 or 16 bits of one graph.
+    """Creates integer nets of 8 or 16 bits for one graph.
 
-    X are encoded training samples (n, n_inputs), or the steps of a sequence if the net lives in time; without them
+    X are encoded training samples (n, n_inputs), or the steps of a sequence for a stateful net; without them,
     `blueprint.ranges` is used.
     """
 
@@ -52,12 +52,13 @@ class Quantiser:
             if blueprint.ranges is None:
                 raise ExportError(
                     f"int{bits} needs the ranges of features and states, which this model does not keep; pass X=, some "
-                    "hundred training samples, or fit a MeshClassifier or MeshRegressor, which keep them"
+                    "hundred training samples, or fit a MeshClassifier or MeshRegressor, which store them"
                 )
             self.coding = Coding.of(blueprint, blueprint.ranges, bits)
             return
         X = np.asarray(X, np.float64)
-        self.X = X[:: 1 if blueprint.timing is not None else max(1, len(X) // 1000)][:2000]  # more say nothing new
+        # more samples add no information
+        self.X = X[:: 1 if blueprint.timing is not None else max(1, len(X) // 1000)][:2000]
         finite = np.where(np.isfinite(X), X, 0.0 if blueprint.x_mean is None else blueprint.x_mean)
         whole, none = bool(np.isfinite(X).all() and np.array_equal(X, np.rint(X))), np.zeros(0)
         self.coding = Coding.of(blueprint, Ranges(finite.min(0), finite.max(0), whole, none, none, none), bits)
@@ -69,26 +70,27 @@ class Quantiser:
         return _Rounding(self, layout).net()
 
     def seen(self, layout: Layout) -> _Seen:
-        """Return the states of the net in floats on what the coding leaves of the samples."""
+        """Return the states of the float net on the samples as represented by the coding."""
         ranges = self.blueprint.ranges
         if self.X is None and ranges is not None:
             neurons = np.concatenate([np.arange(self.blueprint.n_inputs), layout.neurons])
-            margin = 1.2 if self.bits == 8 else 4.0  # other rows have larger states, and 16 bits have digits to spare
+            # other rows may have larger states; 16 bits have precision to spare
+            margin = 1.2 if self.bits == 8 else 4.0
             return _Seen(margin * ranges.largest[neurons], ranges.mean[neurons], ranges.variance[neurons])
         found = settled_states(layout, self.coding.unit * self.coding(self.X) + self.coding.offset)
         return _Seen(np.abs(found).max(axis=0), found.mean(axis=0), np.zeros(0), found)
 
 
 class _Rounding:
-    """The weights of all rows of a layout, in whole numbers."""
+    """The weights of all rows of a layout as integers."""
 
-    largest_sum = 2.0**31 - 2**16  # of whole numbers
-    largest_shift = 24  # of a sum
+    largest_sum = 2.0**31 - 2**16  # limit of integer sums
+    largest_shift = 24  # limit of the shift of a sum
 
     def __init__(self, given: Quantiser, layout: Layout) -> None:
         self.layout, self.blueprint, self.coding, self.bits = layout, layout.blueprint, given.coding, given.bits
         self.high = 2 ** (given.bits - 1) - 1
-        self.raw = layout.sums - layout.read  # they need no unit
+        self.raw = layout.sums - layout.read  # rows that need no unit
         self.seen = given.seen(layout)
         n = self.blueprint.n_inputs
         self.unit = np.full(layout.n_slots, 2.0 ** -(self.bits - 1))
@@ -101,9 +103,9 @@ class _Rounding:
         self.unit_bits = self._choose_units()
 
     def _choose_units(self) -> dict[str, int]:
-        """Choose the units of neurons with which the largest state fits; return the fractional bits of softplus, elu.
+        """Choose units of neurons so that the largest state fits; return the fractional bits of softplus and elu.
 
-        Units of cyclic nets must be known before the rows that read them.
+        For cyclic nets, units must be known before the rows that read them are rounded.
         """
         found: dict[str, int] = {}
         largest = self.seen.largest[self.blueprint.n_inputs :]
@@ -115,7 +117,7 @@ class _Rounding:
                 self.unit[self.blueprint.n_inputs + row] = (float(largest[row]) or 1.0) / self.high
             elif kind in found:
                 self.unit[self.blueprint.n_inputs + row] = 2.0 ** -found[kind]
-        if self.blueprint.link == "softmax":  # outputs that are compared with each other have one unit
+        if self.blueprint.link == "softmax":  # outputs that are compared need the same unit
             slots = [slot for slot in self.layout.outputs.tolist() if slot >= 0]
             self.unit[slots] = self.unit[slots].max(initial=0.0)
         return found
@@ -125,7 +127,7 @@ class _Rounding:
         weights: list[IntArray] = [np.zeros(0, np.int64)] * rows
         bias, shift, scale = np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.ones(rows)
         common: float | None = None
-        for row in sorted(range(rows), key=lambda row: row in sums):  # outputs when all units are known
+        for row in sorted(range(rows), key=lambda row: row in sums):  # outputs last, when all units are known
             if row in sums and common is None and self.blueprint.link == "softmax":
                 common = self._common_scale()
             if row in sums and common is not None:
@@ -158,37 +160,38 @@ class _Rounding:
         return slots, w * self.unit[slots], float(self.layout.bias[row] + w @ self.offset[slots])
 
     def _largest_scale(self, row: int) -> float:
-        """Return the scale with which the largest weight is the largest number, or with which the sums just fit."""
+        """Return the scale at which the largest weight is the largest integer, or at which the sums still fit."""
         slots, W, b = self._row(row)
-        room = self.largest_sum - 0.5 * float(self.size[slots].sum())  # rounding up adds a half each
+        room = self.largest_sum - 0.5 * float(self.size[slots].sum())  # rounding adds at most a half per weight
         if room <= self.largest_sum / 2:
             raise ExportError(
-                f"a neuron reads {len(slots)} states, whose sum in {self.bits} bits each could be more than 32 bits "
-                'hold; use dtype="int8"'
+                f"a neuron reads {len(slots)} states with {self.bits} bits, whose sum could exceed 32 bits; "
+                'use dtype="int8"'
             )
-        means = np.abs(self.seen.mean[slots] - self.offset[slots]) / self.unit[slots]  # what clipping adds to the bias
+        # the contribution of clipping to the bias
+        means = np.abs(self.seen.mean[slots] - self.offset[slots]) / self.unit[slots]
         fits = (float(np.abs(W) @ self.size[slots]) + abs(b) + float(np.abs(W) @ means)) / room
         return float(max(float(np.abs(W).max(initial=0.0)) / self.high, fits, 1e-30))
 
     def _least_scale(self, row: int) -> float:
-        """Return the scale below which sums could overflow, even with all weights clipped."""
+        """Return the scale below which sums could overflow even if all weights are clipped."""
         if self.bits == 16:
             return self._largest_scale(row)
         return max((abs(self._row(row)[2]) + 1e-30) / self.largest_sum * 4, 1e-30)
 
     def _free(self, rows: list[int]) -> Array:
-        """Return scales from the largest down, in quarters of a power of 2."""
+        """Return scales from the largest down, in steps of a quarter power of 2."""
         top, least = (max(map(scale, rows)) for scale in (self._largest_scale, self._least_scale))
         return np.maximum(top * 2.0 ** -np.arange(0.0, 4.01, 0.25), least)
 
     def _powers(self, row: int, one: float) -> Array:
-        """Return powers of 2, times `one`, about the largest scale."""
+        """Return powers of 2, times `one`, near the largest scale."""
         top = math.ceil(math.log2(self._largest_scale(row) / one))
         least = max(math.ceil(math.log2(self._least_scale(row) / one)), -self.largest_shift)
         return np.asarray(one * 2.0 ** np.maximum(np.arange(top, top - 5.0, -1.0), least))
 
     def _line(self, row: int) -> tuple[float, int]:
-        """Return scale and shift of a neuron with unit scale * 2^shift; the unit may be widened."""
+        """Return scale and shift of a neuron whose unit is scale * 2^shift; the unit may be increased."""
         slot, best = self.blueprint.n_inputs + row, (np.inf, 1.0, 0, 1.0)
         free = self.layout.once and slot not in self.layout.outputs
         for wide in (1.0, 1.2, 1.45, 1.75) if free else (1.0,):
@@ -201,28 +204,28 @@ class _Rounding:
         return best[1], best[2]
 
     def _best(self, rows: list[int], scales: Array) -> float:
-        """Return the scale with the least error of some rows."""
+        """Return the scale with the smallest error for some rows."""
         errors = [sum(self._rounded(row, float(scale), 0)[2] for row in rows) for scale in scales]
         return float(scales[int(np.argmin(errors))])
 
     def _common_scale(self) -> float:
-        """Return one scale for outputs that are compared with each other, so that their order is kept."""
+        """Return one scale for all outputs that are compared, which preserves their order."""
         rows, read = sorted(self.layout.sums), sorted(self.layout.sums & self.layout.read)
         if not read:
             return self._best(rows, self._free(rows))
-        one = float(self.unit[self.blueprint.n_inputs + read[0]])  # all have this one
+        one = float(self.unit[self.blueprint.n_inputs + read[0]])  # all have this unit
         return self._best(rows, np.sort(np.max([self._powers(row, one) for row in rows], axis=0))[::-1])
 
     # -- weights -------------------------------------------------------------------------------------------------
 
     def _rounded(self, row: int, scale: float, shift: int, thorough: bool = False) -> tuple[IntArray, int, float]:
-        """Return whole weights, the bias including half a unit, and the variance of the error of the sum."""
+        """Return integer weights, the bias including half a unit, and the variance of the error of the sum."""
         slots, W, b = self._row(row)
         mean, C = self.seen.moments(slots)
         mean, C = (mean - self.offset[slots]) / self.unit[slots], C / np.outer(self.unit[slots], self.unit[slots])
         C = C + np.eye(len(W)) * (1e-3 * np.trace(C) / max(len(W), 1) + 1e-12)
         wq = np.clip(np.rint(W / scale), -self.high, self.high)
-        if thorough and len(W) <= 1500:  # more take too long
+        if thorough and len(W) <= 1500:  # more weights would take too long
             better = _descended(wq, W / scale, C, self.high)
             if np.abs(better) @ self.size[slots] <= max(float(np.abs(wq) @ self.size[slots]), self.largest_sum / 2):
                 wq = better
@@ -232,7 +235,7 @@ class _Rounding:
 
 
 def _descended(wq: Array, want: Array, C: Array, high: int) -> Array:
-    """Change whole weights one after the other as long as that reduces (wq - want)' C (wq - want)."""
+    """Change single integer weights as long as this reduces (wq - want)' C (wq - want)."""
     wq, g = wq.copy(), C @ (wq - want)
     for _ in range(20):
         moved = False

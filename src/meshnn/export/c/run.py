@@ -1,4 +1,4 @@
-"""`CNet` and `CLearner`: exported headers, compiled by the C compiler of this computer and run, to test them."""
+"""`CNet` and `CLearner`: exported headers that are compiled and run on this computer, for tests."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from meshnn.errors import DataError, MeshError
 from meshnn.export.blueprint import ExportError
 from meshnn.export.c.text import render
 
-#: Flags with which headers must compile without a warning.
+#: Flags with which headers must compile without warnings.
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
 
 
 class CompilerError(MeshError):
-    """There is no C compiler, or it refuses a header."""
+    """Raised when there is no C compiler, or when it reports an error in a header."""
 
 
 class _Compiled:
-    """A header that was compiled together with `run.c.j2`, whose functions loop over samples."""
+    """A header compiled together with `run.c.j2`, whose functions loop over samples."""
 
     learns = False
 
@@ -39,15 +39,15 @@ class _Compiled:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise CompilerError(f"{path} cannot be read ({error}); name a header that to_c wrote") from None
+            raise CompilerError(f"{path} cannot be read ({error}); pass a header that to_c wrote") from None
         mark = " * interface: "
         found = next((line for line in text.splitlines() if line.startswith(mark)), None)
         if found is None:
-            raise CompilerError(f"{path} is no header that to_c wrote: no line begins with {mark!r}")
+            raise CompilerError(f"{path} was not written by to_c: no line begins with {mark!r}")
         self.interface: dict[str, Any] = json.loads(found.removeprefix(mark))
         if self.learns != (self.interface["struct"] == "learner"):
             what = "does not learn; CNet" if self.learns else "learns; CLearner"
-            raise CompilerError(f"{path} is a header that {what} runs it")
+            raise CompilerError(f"{path} {what} runs such a header")
         self.n_inputs, self.n_outputs = int(self.interface["given"]), int(self.interface["outputs"])
         self._library = _compiled(text, render("run.c.j2", **self.interface), compiler, flags)
         self._memory: Any = None
@@ -69,12 +69,12 @@ def _compiled(header: str, wrapper: str, compiler: str | None, flags: Iterable[s
         call = [tool, *flags, "-shared", "-fPIC", "-o", str(library), str(source)]
         done = subprocess.run(call, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise CompilerError(f"{tool} refuses the header:\n{done.stderr[-2000:]}")
+            raise CompilerError(f"{tool} cannot compile the header:\n{done.stderr[-2000:]}")
         return ctypes.CDLL(str(library))
 
 
 def _samples(X: Any, width: int, dtype: Any = np.float32) -> Array:
-    """Return samples as an array that C can read."""
+    """Return samples as a contiguous array for C."""
     found = np.asarray(X)
     if found.ndim != 2 or found.shape[1] != width:
         raise DataError(f"X must have shape (n, {width}), got {found.shape}")
@@ -86,7 +86,7 @@ def _pointer(array: Array | None) -> Any:
 
 
 def _dtype(kind: str) -> np.dtype[Any]:
-    """Return the dtype of a type of C."""
+    """Return the dtype of a C type."""
     return np.dtype({"float": "float32", "int": "int32"}.get(kind, kind.removesuffix("_t")))
 
 
@@ -97,14 +97,14 @@ class CNet(_Compiled):
     ----------
     path : path of the header
     compiler : str, optional
-        Else that in the environment variable CC, or cc, gcc or clang.
+        Default: the environment variable CC, else cc, gcc or clang.
     flags : sequence of str
-        For the compiler.
+        Flags for the compiler.
 
     Attributes
     ----------
     n_inputs, n_outputs : int
-        Of a table with text columns, `n_inputs` counts columns, and a text is the number of its category.
+        For a table with text columns, `n_inputs` is the number of columns, and text is given by category number.
 
     Examples
     --------
@@ -122,17 +122,17 @@ class CNet(_Compiled):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Return the dtype of the features that the header takes."""
+        """Return the dtype of the features of the header."""
         return _dtype(self.interface["functions"]["outputs"]["x"])
 
     def outputs(self, X: Any) -> Array:
-        """Return the outputs `(n, n_outputs)` of the net as they are; of a net in time after each step."""
+        """Return the raw outputs `(n, n_outputs)` of the net; for a stateful net, after each step."""
         return self._called("outputs", X)
 
     def predict(self, X: Any) -> Array:
-        """Return the numbers of classes `(n,)`, the labels `(n, n_labels)` or the values, as the header gives them.
+        """Return the class numbers `(n,)`, the labels `(n, n_labels)` or the values.
 
-        A net in time continues from its last step; `reset` starts again.
+        A stateful net continues from its last step; `reset` resets it.
         """
         return self._called("predict", X)
 
@@ -141,11 +141,11 @@ class CNet(_Compiled):
         return self._called("probabilities", X)
 
     def quantise(self, X: Any) -> Array:
-        """Return features, or columns of a table, as an integer net takes them."""
+        """Return features, or columns of a table, as integers for an integer net."""
         return self._called("quantise", X)
 
     def reset(self) -> None:
-        """Let a net in time forget its steps."""
+        """Reset the state of a stateful net."""
         if self._memory is not None:
             self._library.cnet_init(self._memory)
 
@@ -158,8 +158,8 @@ class CNet(_Compiled):
         if (kind := _dtype(f["x"])).kind in "iu":
             limits = np.iinfo(kind)
             if not np.array_equal(found, np.rint(found)) or (found < limits.min).any() or (found > limits.max).any():
-                how = "net.quantise(X) makes them" if "quantise" in functions else "see the comment in the header"
-                raise DataError(f"this header takes whole numbers from {limits.min} to {limits.max}; {how}")
+                how = "net.quantise(X) converts them" if "quantise" in functions else "see the comment in the header"
+                raise DataError(f"this header needs integers from {limits.min} to {limits.max}; {how}")
         samples = _samples(found, f["width"], kind)
         out = np.empty((len(samples), f["count"]), _dtype(f["y"]))
         memory = [self._memory] if f["steps"] else []
@@ -168,7 +168,7 @@ class CNet(_Compiled):
 
 
 class CLearner(_Compiled):
-    """A header with a learner, compiled and run on this computer.
+    """A header with a learner that is compiled and run on this computer.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class CLearner(_Compiled):
 
     @property
     def ram_bytes(self) -> int:
-        """Return the bytes of the struct of the learner on this computer."""
+        """Return the bytes of the learner's struct on this computer."""
         return len(self._memory)
 
     def run(self, X: Any, Y: Any = None) -> Array:
@@ -214,20 +214,20 @@ class CLearner(_Compiled):
         return out
 
     def reset(self) -> None:
-        """Forget the state, and keep what was learned."""
+        """Reset the state; the parameters are kept."""
         self._library.cnet_reset(self._memory)
 
     def restore(self, content: bytes) -> int:
-        """Take up what `net_save` wrote; return 0, or the number of the fault, see the header."""
+        """Restore the bytes that `net_save` wrote; return 0, or the error number defined in the header."""
         return int(self._library.cnet_restore(self._memory, content, ctypes.c_uint32(len(content))))
 
     def counts(self) -> list[int]:
-        """Return how many samples were seen, updates made, updates left out and states set to 0."""
-        clock = np.frombuffer(self._memory, np.uint32)[-4:]  # the last of the struct
+        """Return the numbers of samples, updates, skipped updates and states set to 0."""
+        clock = np.frombuffer(self._memory, np.uint32)[-4:]  # the last field of the struct
         return [int(count) for count in clock]
 
     def save(self, everything: bool = False) -> bytes:
-        """Return what `net_save` writes: parameters and scaling, or the whole state; for `meshnn import`."""
+        """Return the bytes that `net_save` writes: parameters and scaling, or the whole state; for `meshnn import`."""
         buffer = ctypes.create_string_buffer(int(self.interface["saved"]))
         size = int(self._library.cnet_save(self._memory, buffer, ctypes.c_int(bool(everything))))
         return buffer.raw[:size]

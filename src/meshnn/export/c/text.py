@@ -1,8 +1,8 @@
-"""Text of C: literals, tables, strings, names, templates, and the sources of the core specialised for one header.
+"""C text: literals, tables, strings, names, templates, and the sources of the core specialised for one header.
 
 The sources are `_core/portable*.h`. A header gets the functions that it calls, with the prefix `net_` renamed and every
-`if (NET_FLAG)` decided. The bits are the same on every machine whose float is that of IEEE 754: no function calls a
-library or computes in double, and `arithmetic_begin` forbids fused multiply-adds, excess precision and fast math.
+`if (NET_FLAG)` resolved. The results are bit-identical on every machine with IEEE 754 floats: no function calls a
+library or computes in double, and `arithmetic_begin` disables fused multiply-adds, excess precision and fast math.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from meshnn.export.blueprint import ExportError
 
 
 def check_name(name: str) -> str:
-    """Return the prefix of the names in a header, if C takes it."""
+    """Return the prefix of the names in a header; raise an error if it is not valid in C."""
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,30}", name):
         raise ExportError(
-            f"name={name!r} cannot begin the names of a C header; take a letter, then up to 30 letters, digits and _, "
+            f"name={name!r} cannot be the prefix of C names; use a letter, then up to 30 letters, digits and _, "
             "such as net"
         )
     return name
 
 
 def literal(value: float) -> str:
-    """Return a float32 as C writes it: the shortest decimal number with the same bits."""
-    with np.errstate(over="ignore"):  # refused
+    """Return a float32 as a C literal: the shortest decimal number with the same bits."""
+    with np.errstate(over="ignore"):  # infinity is an error below
         found = np.float32(value)
     if not np.isfinite(found):
         raise MeshError(
@@ -57,7 +57,7 @@ def integer_type(values: Array) -> str:
 class Tables:
     """The constant arrays of one header: templates define and read them, and their bytes are counted.
 
-    `flash` begins the names of the macros FLASH and AT, which keep tables in flash on AVR; "": they are plain arrays.
+    `flash` is the prefix of the macros FLASH and AT, which keep tables in flash on AVR; "" defines plain arrays.
     """
 
     def __init__(self, flash: str = "") -> None:
@@ -79,7 +79,7 @@ class Tables:
 
 
 def plain(text: Any, most: int = 200) -> str:
-    """Return a name as printable ASCII that cannot end a comment, in bounded length."""
+    """Return a name as printable ASCII of limited length that cannot end a comment."""
     shown = str(text).encode("ascii", "backslashreplace").decode()
     shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in shown)
     shown = shown if len(shown) <= most else shown[: most - 3] + "..."
@@ -87,21 +87,21 @@ def plain(text: Any, most: int = 200) -> str:
 
 
 def string(text: Any, number: int | None = None, most: int = 200) -> str:
-    """Return a string literal of C in UTF-8, with everything special escaped by bytes.
+    """Return a C string literal in UTF-8, in which bytes of special characters are escaped.
 
-    A NUL would end it and becomes `\\0` in two characters. A long text is cut (compilers need not take more than 4095
-    bytes) and gets its `number`, which keeps different texts different; without a number it is left whole.
+    A NUL, which would end it, becomes `\\0` (two characters). A long text is cut, because compilers may limit strings
+    to 4095 bytes, and its `number` is appended to keep texts distinct; without a number it is not cut.
     """
     content = str(text).replace("\0", "\\0").encode("utf-8", "backslashreplace")
     if number is not None and len(content) > most:
         content = f"{content[: most - 12].decode('utf-8', 'ignore')}...#{number}".encode()
-    # three octal digits: the next character cannot become part of the escape
+    # three octal digits, so that the next character cannot become part of the escape
     escaped = re.sub(rb'[^ -~]|[\\"?%`]', lambda found: b"\\%03o" % found[0][0], content)
     return f'"{escaped.decode()}"'
 
 
 def identifiers(names: Iterable[Any]) -> list[str]:
-    """Return different identifiers of C for names, in the order given.
+    """Return unique C identifiers for names, in order.
 
     >>> identifiers(["Ulm", "Bad Urach", "bad urach", "7"])
     ['ulm', 'bad_urach', 'bad_urach_2', '7']
@@ -118,7 +118,7 @@ def identifiers(names: Iterable[Any]) -> list[str]:
 
 
 def _comment(text: str) -> str:
-    """Return lines as a comment of C."""
+    """Return lines as a C comment."""
     return "/*\n" + "".join(f" * {line}".rstrip() + "\n" for line in text.strip("\n").split("\n")) + " */"
 
 
@@ -134,7 +134,7 @@ def _environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a template filled in; a value that is missing is an error."""
+    """Return a template with values inserted; a missing value is an error."""
     return _environment().get_template(template).render(**values)
 
 
@@ -143,25 +143,26 @@ def render(template: str, **values: Any) -> str:
 
 @cache
 def _parts(file: str) -> tuple[str, ...]:
-    """Split a source at blank lines: functions with the comment before them, and other parts."""
+    """Split a source at blank lines: functions with their comments, and other parts."""
     path = Path(__file__).parents[2] / "_core" / file
     return tuple(path.read_text(encoding="ascii").rstrip("\n").split("\n\n"))
 
 
 def functions(files: Iterable[str], flags: Mapping[str, bool]) -> dict[str, str]:
-    """Return the functions of some sources by their names without `net_`, with all conditions on flags decided."""
+    """Return the functions of some sources by name, without `net_`, with all conditions on flags resolved."""
     pattern = re.compile(r"^static inline .*?\bnet_(\w+)\(", re.MULTILINE)
     parts = [part for file in files for part in _parts(file)]
     return {found[1]: _decided(part, flags) for part in parts if (found := pattern.search(part))}
 
 
 def _decided(text: str, flags: Mapping[str, bool]) -> str:
-    """Keep the branch of each `if (NET_FLAG)` that applies, moved to the left, and drop the others."""
+    """Keep the active branch of each `if (NET_FLAG)`, dedented, and remove the others."""
     lines: list[str] = []
-    blocks: list[list[int]] = []  # of each open block: indentation, whether this branch is kept, whether one has been
+    # per open block: indentation, whether this branch is kept, whether any branch was kept
+    blocks: list[list[int]] = []
     for line in text.split("\n"):
         indent = len(line) - len(line.lstrip())
-        # a condition on one flag, alone or behind an else; the statement that it guards, or `{`
+        # a condition on one flag, alone or after an else; then its statement, or `{`
         condition = re.fullmatch(r" *(?:\} else )?if \((!?)NET_([A-Z0-9_]+)(?: > 0\.0f)?\) (.*)", line)
         flagged = condition is not None and condition[2] in flags
         holds = condition is None or (flagged and flags[condition[2]] != bool(condition[1]))
@@ -179,7 +180,7 @@ def _decided(text: str, flags: Mapping[str, bool]) -> str:
 
 
 def called(names: Iterable[str], among: Mapping[str, str]) -> str:
-    """Join the functions and all that they call, in the order of the sources."""
+    """Join the functions and all functions that they call, in the order of the sources."""
     found: set[str] = set()
     todo = list(names)
     while todo:
@@ -196,16 +197,16 @@ def renamed(text: str, name: str) -> str:
 
 
 def arithmetic_begin(name: str) -> str:
-    """Return the lines before the first function of a header: compilers that cannot keep the bits are refused.
+    """Return the lines before the first function of a header, which reject unsuitable compilers.
 
-    `<stdint.h>` must have been included. Behind the last function, the header must restore the options of gcc.
+    `<stdint.h>` must be included before. After the last function, the header must restore the gcc options.
     """
     found = next(part for part in _parts("portable_math.h") if part.startswith("#if"))
     return found.replace('"net:', f'"{name}:')
 
 
 def activation_source(names: Iterable[str], slopes: bool, name: str, also: Iterable[str] = ()) -> str:
-    """Return activations and elementary functions with all that they call, `name` and _ before their names.
+    """Return activations and elementary functions with all that they call, with the prefix `name` and _.
 
     With `slopes` an activation is `float net_tanh(float t, float *d)` and stores its slope in `d`.
 

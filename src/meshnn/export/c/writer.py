@@ -1,4 +1,4 @@
-"""`write_c`: from a model and samples to a C header, with a report."""
+"""`write_c`: writes a model as a C header, with a report."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class CReport:
     ----------
     path, dtype : str
     n_edges, multiply_adds : int
-        Edges that are used, and products per prediction or per step.
+        Stored edges, and products per prediction or per step.
     table_bytes, ram_bytes : int
-        Tables in flash, besides code (which holds the weights if it is without loops), and RAM of a call besides a few
+        Tables in flash, besides code (which contains the weights if there are no loops), and RAM per call besides a few
         words.
     notes : tuple of str
-        The accuracy, if it is known, and other remarks.
+        The accuracy, if it is known, and other notes.
     net : IntegerNet or None
-        The net in whole numbers, which has the bits of the header in Python: `net.outputs(net.coding(X))`.
+        The integer net, which is bit-identical to the header: `net.outputs(net.coding(X))`.
     """
 
     path: str
@@ -65,15 +65,15 @@ def write_c(
     """Write a model as a header, see `Exports.to_c`."""
     known("dtype", dtype, ("float32", "int8", "int16"))
     known("optimize", optimize, ("size", "speed"))
-    name = _name_of(path, name)  # refused before any work
+    name = _name_of(path, name)  # invalid names are an error before any computation
     blueprint: Blueprint = model.blueprint()
     if switch("learn", learn):
         if dtype != "float32":
-            raise ExportError(f'a learner is in float32, not in {dtype}; use dtype="float32", or learn=False')
+            raise ExportError(f'learn=True needs dtype="float32", got {dtype}; change one of the two')
         return _write_learner(model, blueprint, path, name)
     samples = None if X is None else _samples(model, blueprint, X)
     if y is not None and samples is None:
-        raise DataError("y is given, but no X to predict it from; pass both, or none")
+        raise DataError("y is given without X; pass both, or none")
     net: ReferenceNet = FloatNet(Layout(blueprint, padded=False, size=4))
     notes = []
     if dtype != "float32":
@@ -96,7 +96,7 @@ def write_c(
 def write_net(
     net: ReferenceNet, path: str | PathLike[str], optimize: str, name: str, notes: tuple[str, ...] = ()
 ) -> CReport:
-    """Write a net in floats or whole numbers as a header."""
+    """Write a float or integer net as a header."""
     layout, integer = net.layout, net if isinstance(net, IntegerNet) else None
     header = Header(net, name, optimize, notes)
     write_whole(path, [render("net.h.j2", **vars(header)).encode()])
@@ -107,9 +107,9 @@ def write_net(
 
 
 def _write_learner(model: Any, blueprint: Blueprint, path: str | PathLike[str], name: str) -> CReport:
-    """Write a header with a portable stream in it."""
+    """Write a header with a portable stream."""
     if any(column.categories for column in blueprint.columns):
-        raise ExportError("a learner takes numbers, and this model has text columns; use learn=False")
+        raise ExportError("learn=True needs numeric features, but this model has text columns; use learn=False")
     stream, tables = model._learner(), Tables()
     text = learner_header(stream, name, _names(blueprint), tables)
     write_whole(path, [text.encode()])
@@ -120,7 +120,7 @@ def _write_learner(model: Any, blueprint: Blueprint, path: str | PathLike[str], 
 
 
 def _name_of(path: str | PathLike[str], name: str | None) -> str:
-    """Return the prefix of the names in the header: as asked for, or after the file."""
+    """Return the prefix of the names in the header: `name`, by default the name of the file."""
     if name is not None:
         return check_name(name)
     stem = "".join(c if c.isalnum() and c.isascii() else "_" for c in Path(fsdecode(path)).stem)
@@ -128,16 +128,16 @@ def _name_of(path: str | PathLike[str], name: str | None) -> str:
 
 
 def _names(blueprint: Blueprint) -> list[str]:
-    """Return what inputs and classes of a learner are called."""
+    """Return lines that describe the inputs and classes of a learner."""
     labels = [plain(label) for label in blueprint.classes]
     if blueprint.link == "logit":  # one output, the logit of the first of two classes
         pairs = zip((("above", 1), ("below", 0)), labels, strict=True)
-        said = [f"y[0] {side} 0, target[0] = {k}: class {label}" for (side, k), label in pairs]
+        meanings = [f"y[0] {side} 0, target[0] = {k}: class {label}" for (side, k), label in pairs]
     elif blueprint.several:
-        said = [f"y[{k}] above 0, target[{k}] = 1: it has label {label}" for k, label in enumerate(labels)]
+        meanings = [f"y[{k}] above 0, target[{k}] = 1: it has label {label}" for k, label in enumerate(labels)]
     else:
-        said = [f"y[{k}] the largest, target[0] = {k}: class {label}" for k, label in enumerate(labels)]
-    return [f"x[{k}]: {plain(name)}" for k, name in enumerate(blueprint.features)] + said
+        meanings = [f"y[{k}] the largest, target[0] = {k}: class {label}" for k, label in enumerate(labels)]
+    return [f"x[{k}]: {plain(name)}" for k, name in enumerate(blueprint.features)] + meanings
 
 
 def _samples(model: Any, blueprint: Blueprint, X: Any) -> Array:

@@ -1,8 +1,8 @@
-"""Training on a Dask cluster: workers keep their partitions, and the result is the same for any cluster.
+"""Training on a Dask cluster: workers keep their partitions, and the result does not depend on the cluster.
 
-Rows become shards (`meshnn.training.cluster`): futures, which Dask computes again elsewhere if a worker is lost. Steps
-are taken by one task on every worker, about two seconds at a time, in which the workers send each other sums. If a
-worker is lost meanwhile, the others repeat these steps from the same weights.
+Rows become shards (`meshnn.training.cluster`). These are futures, which Dask recomputes on another worker if one is
+lost. One task per worker performs the steps of about two seconds, in which the workers exchange sums. If a worker is
+lost in this time, the others repeat these steps from the same weights.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def fit(client: Any, estimator: Any, X: Any, y: Any, sample_weight: Any = None, 
     X : dask DataFrame or Array, or a path
         The path of a Parquet file, or of a folder of them, that all workers can read.
     y : dask Series or Array, or str
-        Or the name of a column.
+        A str is the name of a column.
     sample_weight : dask Series or Array, or str, optional
 
     Returns
@@ -86,19 +86,19 @@ def open_collections(
             "X is a collection of Dask, but there is no client; begin with client = distributed.Client()"
         ) from None
     if y is None:
-        raise DataError("fit needs y, a Series or an array of Dask, or the name of a column of X")
+        raise DataError("y is missing; pass a Dask Series or array, or the name of a column of X")
     names = None
     if hasattr(X, "columns"):
         X, y, sample_weight = _columns_of(X, y, sample_weight)
         names = [str(name) for name in X.columns]
     elif getattr(X, "ndim", 0) != 2:
-        raise DataError(f"X is {type(X).__name__}, expected a DataFrame or a matrix of Dask")
+        raise DataError(f"X is {type(X).__name__}, expected a Dask DataFrame or a Dask matrix")
     given = {"X": X, "y": y} | ({} if sample_weight is None else {"sample_weight": sample_weight})
     delayed = {name: _delayed(array) for name, array in given.items()}
     for name, parts in delayed.items():
         if len(parts) != len(delayed["X"]):
             count = f"{len(parts)} partitions, X has {len(delayed['X'])}"
-            raise DataError(f"{name} has {count}; repartition one like the other")
+            raise DataError(f"{name} has {count}; repartition one of them")
     futures = [list(futures_of(client.persist(parts))) for parts in delayed.values()]
     partitions = [
         client.submit(as_rows, k, names, *arrays, pure=False) for k, arrays in enumerate(zip(*futures, strict=True))
@@ -120,7 +120,7 @@ def _columns_of(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
 
 def _delayed(array: Any) -> list[Any]:
     if not hasattr(array, "to_delayed"):
-        raise DataError(f"{type(array).__name__} is no collection of Dask, but X is; make it one, or pass a column")
+        raise DataError(f"{type(array).__name__} is not a Dask collection, but X is; convert it, or pass a column")
     if getattr(array, "ndim", 1) == 2 and hasattr(array, "rechunk"):
         array = array.rechunk({1: array.shape[1]})
     return list(np.ravel(array.to_delayed()))

@@ -1,4 +1,4 @@
-"""`WorkerGroup`: work that all Dask workers do together, repeated if one is lost; samples that they have."""
+"""`WorkerGroup`: joint work of all Dask workers, repeated if a worker is lost. `ShardedSamples`: their samples."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["ShardedSamples", "WorkerGroup", "living_workers"]
 
 
 class WorkerLostError(Exception):
-    """A worker was lost in the middle of something."""
+    """Raised when a worker is lost during joint work."""
 
 
 def living_workers(client: Any) -> dict[str, float]:
-    """Return the running workers, and for how many seconds each has been silent."""
+    """Return the running workers and the seconds since the last heartbeat of each."""
     now = time.time()
     info = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
     return {address: now - facts["last_seen"] for address, facts in info.items() if facts["status"] == "running"}
@@ -39,19 +39,19 @@ def living_workers(client: Any) -> dict[str, float]:
 
 @dataclass
 class WorkerGroup:
-    """The workers of a cluster, as many as there are."""
+    """All current workers of a cluster."""
 
-    patience: ClassVar[float] = 30.0  # seconds without a sign of life after which a worker counts as hanging
+    patience: ClassVar[float] = 30.0  # seconds without a heartbeat after which a worker counts as hanging
     client: Any
     plan: ShardPlan
     preprocessing: RowTransform
     data: list[Any]  # futures of `InMemorySamples`, one per bucket
     fit: str = field(default_factory=lambda: uuid.uuid4().hex)
     _sessions: int = 0
-    _pickled: tuple[bytes, bytes] = (b"", b"")  # digest of a graph, and the mesh with it
+    _pickled: tuple[bytes, bytes] = (b"", b"")  # digest of a graph, and the pickled mesh with it
 
     def run(self, method: str, mesh: Mesh, *arguments: Any) -> list[Any]:
-        """Return the results of `work` of all workers; repeated if one is lost."""
+        """Return the results of `work` of all workers; repeat it if a worker is lost."""
         if self._pickled[0] != mesh.topology._digest:
             self._pickled = (mesh.topology._digest, pickle.dumps(mesh))
         while True:
@@ -68,7 +68,7 @@ class WorkerGroup:
             try:
                 return self._results(futures, addresses)
             except WorkerLostError as lost:
-                warnings.warn(f"{lost}; its rows are read again elsewhere, and the fit continues", stacklevel=2)
+                warnings.warn(f"{lost}; another worker reads its rows again, and the fit continues", stacklevel=2)
             finally:
                 if any(not future.done() or future.status != "finished" for future in futures):
                     self._end(order.session)
@@ -82,11 +82,11 @@ class WorkerGroup:
         return tree_sum(sums, self.plan.root)
 
     def _addresses(self) -> list[str]:
-        """Return those who take part; wait a while for a first worker."""
+        """Return the addresses of the workers; wait up to a minute for the first one."""
         until = time.monotonic() + 60
         while not (found := sorted(living_workers(self.client))):
             if time.monotonic() > until:
-                raise MeshError("the cluster has had no worker for 60 s; start some, and fit again")
+                raise MeshError("the cluster has had no worker for 60 s; start workers, and fit again")
             time.sleep(0.2)
         return found[: self.plan.buckets]
 
@@ -105,7 +105,7 @@ class WorkerGroup:
                 if future.status == "error":
                     error = future.exception()
                     if not isinstance(error, SessionEndedError):
-                        self._check_all_alive(addresses)  # the error may follow from a loss
+                        self._check_all_alive(addresses)  # the error may be a consequence of a lost worker
                         raise error
                 if future.status != "finished":
                     raise WorkerLostError("a worker was lost")
@@ -120,17 +120,17 @@ class WorkerGroup:
             if address not in living:
                 raise WorkerLostError(f"the worker {address} is gone")
             if living[address] > self.patience:
-                raise MeshError(f"the worker {address} has given no sign of life for {living[address]:.0f} s; end it, "
-                                "and fit again (with a checkpoint the fit continues where it was)")  # fmt: skip
+                raise MeshError(f"the worker {address} has sent no heartbeat for {living[address]:.0f} s; end it, "
+                                "and fit again (a checkpoint resumes the fit)")  # fmt: skip
 
     def _end(self, session: str) -> None:
-        """Make workers that wait for others stop."""
+        """Stop workers that wait for others."""
         awake = [address for address, silent in living_workers(self.client).items() if silent < self.patience / 2]
         if awake:
             self.client.run(_end_session, session, workers=awake, wait=False, on_error="ignore")
 
 
-async def _end_session(session: str, dask_worker: Any = None) -> None:  # a coroutine, so that wait=False is allowed
+async def _end_session(session: str, dask_worker: Any = None) -> None:  # wait=False needs a coroutine
     inbox_of(dask_worker).end(session)
 
 
@@ -146,11 +146,11 @@ class ShardedSamples(Samples):
         return self.group.plan.rows
 
     def steps(self, mesh: Mesh, method: str, size: int, n_jobs: int | None) -> ShardedSteps:
-        """Return steps in batches of the size that the plan was made for."""
+        """Return the steps, in batches of the size in the shard plan."""
         return ShardedSteps(self.group, mesh, mesh.engine("epochs", method, size))
 
     def evaluate(self, mesh: Mesh, n_jobs: int | None) -> tuple[float, float]:
-        """Return the loss and the share of correct samples."""
+        """Return the loss and the fraction of correct samples."""
         loss, correct = self.group.total("evaluate", mesh).tolist()
         return loss, correct
 
@@ -160,7 +160,7 @@ class ShardedSamples(Samples):
         return Curvature(float(found[0]), float(found[1]), found[2 : 2 + n].copy(), found[2 + n :].reshape(n, n).copy())
 
     def take(self, rows: Any) -> InMemorySamples:
-        """Load some by their numbers, ascending."""
+        """Load the samples of the given indices, in ascending order."""
         group = self.group
         wanted = group.plan.by_bucket(np.asarray(rows, np.int64))
         futures = [group.client.submit(taken, group.data[k], some, pure=False) for k, some in wanted.items()]
@@ -168,7 +168,7 @@ class ShardedSamples(Samples):
 
 
 class ShardedSteps(PiecewiseSteps):
-    """Steps that all workers take together."""
+    """Steps that all workers perform together."""
 
     def __init__(self, group: WorkerGroup, mesh: Mesh, engine: Engine) -> None:
         self.group, self.mesh, self.engine = group, mesh, engine
@@ -179,7 +179,7 @@ class ShardedSteps(PiecewiseSteps):
         self, values: Array, optimizer: Optimizer, order: Array, rates: Array, begun: Epoch,
         report: Callable[[Epoch, int], None],
     ) -> Epoch:  # fmt: skip
-        """Train in pieces of about two seconds, the length of which has no influence on the result."""
+        """Train in pieces of about two seconds; their length has no effect on the result."""
         now, plan = begun, self.group.plan
         while now.piece < self.batches and np.isfinite(now.sums[0]):
             some = 1 if math.isnan(self._seconds) else max(1, int(2.0 / max(self._seconds, 1e-9)))
@@ -191,10 +191,10 @@ class ShardedSteps(PiecewiseSteps):
         return now
 
     def _run(self, optimizer: Optimizer, part: EpochPart) -> Epoch:
-        """Take steps on the workers and copy what changed."""
+        """Perform steps on the workers and copy the changed state."""
         found = self.group.run("steps", self.mesh, optimizer, self.engine.plan.method.name, part)
         if len({agreed for _, agreed, _ in found}) > 1:
-            raise MeshError("the workers have different weights: they must run the same versions on processors of one "
+            raise MeshError("the workers have different weights: install the same versions on processors of one "
                             "kind")  # fmt: skip
         now, _, (values, moved) = found[0]
         self.mesh.values[:] = values

@@ -1,4 +1,4 @@
-"""`cluster`: a Dask client for the command line, of new processes here or of a cluster that is running."""
+"""`cluster`: a Dask client for the command line, with new local processes or a running cluster."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ __all__ = ["cluster"]
 
 @contextmanager
 def cluster(processes: int, address: str | None, scratch: Path | None = None) -> Iterator[Any]:
-    """Start this many worker processes, which end with the block, or connect to the scheduler at an address."""
+    """Start local worker processes, which end with the block, or connect to the scheduler at an address."""
     from distributed import Client, LocalCluster
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are raised, too, and shown in one line
+    # errors are also raised, and the command shows them in one line
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if address is None:
         folder = None if scratch is None else str(scratch)
         with _interrupts_blocked():
@@ -37,20 +38,20 @@ def cluster(processes: int, address: str | None, scratch: Path | None = None) ->
         raise MeshError(f"no scheduler of Dask answers at {address}; start one with `dask scheduler`") from None
     with found as client:
         if not client.scheduler_info(n_workers=-1)["workers"]:
-            raise MeshError(f"the cluster at {address} has no worker; start some with `dask worker {address}`")
+            raise MeshError(f"the cluster at {address} has no worker; start workers with `dask worker {address}`")
         yield client
 
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Start threads and processes that ignore Ctrl-C, which a terminal sends to all of them.
+    """Block interrupts while threads and processes start, as a terminal sends Ctrl-C to all processes.
 
-    This process receives it after the block and stops them.
+    This process receives a pending interrupt after the block and stops the others.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # it would unblock interrupts when it starts
+    resource_tracker.ensure_running()  # when started later, it would unblock interrupts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield

@@ -25,7 +25,7 @@ __all__ = ["Shards", "read_parquet"]
 
 
 class Shards(Dataset):
-    """Partitions of a cluster, futures of `RowBlock`, as shards."""
+    """Partitions on a cluster, futures of `RowBlock`, as shards."""
 
     def __init__(
         self, client: Any, partitions: list[Any], columns: list[str] | None, classes: bool, settings: Settings
@@ -54,7 +54,7 @@ class Shards(Dataset):
         self.fingerprint = hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
 
     def _divided(self, partitions: list[Any], counts: Sequence[int], dtype: str) -> list[Any]:
-        """Return futures of shards: pieces of partitions, cut where these are, and joined where the shard is to be."""
+        """Return futures of shards: pieces of partitions, cut on their own worker and joined on that of the shard."""
         ends = np.cumsum(counts)
         starts, owners, shards = ends - counts, self._owners(), []
         for shard in range(self.plan.shards):
@@ -68,10 +68,10 @@ class Shards(Dataset):
         return shards
 
     def _owners(self) -> list[str]:
-        """Return the worker of each shard, unless workers come or go."""
+        """Return the worker of each shard, which changes only if workers start or stop."""
         addresses = sorted(living_workers(self.client))[: self.plan.buckets]
         if not addresses:
-            raise MeshError("the cluster has no worker; start some, and fit again")
+            raise MeshError("the cluster has no worker; start workers, and fit again")
         assigned = zip(addresses, self.plan.assignment(len(addresses)), strict=True)
         return [address for address, buckets in assigned for k in buckets for _ in self.plan.shards_of(k)]
 
@@ -98,7 +98,7 @@ class Shards(Dataset):
         return training, held
 
     def prepared(self, preprocessing: RowTransform) -> ShardedSamples:
-        """Return the rows as a net takes them."""
+        """Return the rows after preprocessing."""
         plan, owners = self.plan, self._owners()
         weights = self.client.map(preprocessing.total_weight, self._rows, pure=False)
         total = check_total(float(sum(self.client.gather(weights))))
@@ -111,12 +111,12 @@ class Shards(Dataset):
         return ShardedSamples(WorkerGroup(self.client, plan, preprocessing, data), total)
 
     def release(self) -> None:
-        """Let the workers forget the rows."""
+        """Release the rows on the workers."""
         self._rows = []
 
 
 def _batch_size(n_rows: int, settings: Settings) -> int:
-    """Return the batch size that was asked for, else a large one, since each step is a message."""
+    """Return the requested batch size, else a large one, because each step sends messages."""
     if settings.asked == "lm":
         return n_rows
     if settings.batch_size != "auto":
@@ -128,9 +128,9 @@ def read_parquet(
     client: Any, source: ParquetSource, classes: bool, settings: Settings, split: HoldoutSplit | None = None,
     report: Callable[[int], None] | None = None,
 ) -> tuple[Shards, RowBlock, RowBlock]:  # fmt: skip
-    """Have workers read Parquet files, one file each at a time; all must see the files at the same place.
+    """Read Parquet files on the workers, one file at a time per worker; all workers need the files at the same path.
 
-    Returns the rows to learn from, those held out by `split` and those of its sample. With a split there is one target.
+    Return the rows for training, those held out by `split` and those of its sample. A split requires a single target.
     """
     from distributed import as_completed
 

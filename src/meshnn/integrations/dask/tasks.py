@@ -1,4 +1,4 @@
-"""Tasks of Dask workers: partitions become rows, rows shards and buckets, and all workers take steps together."""
+"""Tasks of Dask workers: partitions become rows, rows become shards and buckets, and all workers step together."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from meshnn.training.samples import InMemorySamples, RowTransform
 
 try:
     from distributed import WorkerPlugin
-except ImportError as error:  # an optional dependency: say how to get it
-    raise ImportError("Dask is not installed; pip install 'meshnn[dask]' brings it") from error
+except ImportError as error:  # an optional dependency
+    raise ImportError("Dask is not installed; install it with pip install 'meshnn[dask]'") from error
 
 __all__ = ["Inbox", "ParquetTable", "SessionEndedError", "WorkOrder", "as_data", "as_rows", "as_shard", "describe",
            "inbox_of", "read_file", "taken", "work"]  # fmt: skip
@@ -40,13 +40,13 @@ def as_rows(number: int, names: list[str] | None, X: Any, y: Any, weight: Any = 
     where = f"partition {number}"
     values, targets = as_features(X, f"{where}: X"), as_target_values(np.asarray(y), where, 0)
     if len(targets) != len(values):
-        raise DataError(f"{where}: X has {len(values)} rows, y {len(targets)}; divide both alike")
+        raise DataError(f"{where}: X has {len(values)} rows, y {len(targets)}; give both the same partitions")
     rows = RowBlock(np.ascontiguousarray(values), targets, None if weight is None else np.asarray(weight, np.float64))
     check_rows(rows, names, where, 0)
     return rows
 
 
-#: How workers open a table themselves: path, targets, weight and columns to drop, of `ParquetSource`.
+#: Arguments of `ParquetSource` on a worker: path, targets, weight and columns to drop.
 ParquetTable = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]
 
 
@@ -58,17 +58,17 @@ def _opened(path: str, targets: tuple[str, ...], weight: str | None, drop: tuple
 def read_file(
     table: ParquetTable, k: int, split: HoldoutSplit, before: int, classes: bool | None
 ) -> tuple[RowBlock, ...]:
-    """Read a file: rows to learn from, those held out and those of the sample; see `HoldoutSplit.split`.
+    """Read a file: rows for training, held-out rows and the sample; see `HoldoutSplit.split`.
 
-    `classes` says what the one target must be; None leaves targets as they are.
+    `classes` states whether the single target is a class; None leaves targets unchanged.
     """
     where = f"a worker on {socket.gethostname()}"
     try:
         source = _opened(*table)
     except MeshError as error:
-        raise DataError(f"{where}: {error}; all workers must see the files at the same place") from None
+        raise DataError(f"{where}: {error}; all workers need the files at the same path") from None
     if source.table.counts[k : k + 1] != [split.n]:
-        raise DataError(f"{where} sees other files in {table[0]}; all must see the same")
+        raise DataError(f"{where} has other files in {table[0]}; all workers need the same files")
     weight = None if source.weight is None else np.empty(0)
     blocks = list(source.blocks_of(k)) or [
         RowBlock(np.empty((0, len(source.columns)), np.float32), np.empty(0), weight)
@@ -83,46 +83,46 @@ def describe(rows: RowBlock, classes: bool) -> tuple[int, list[Any], str, int]:
     """Return the number of rows, the labels, the dtype and the number of targets of a partition."""
     y, columns = rows.y, rows.y.shape[1] if rows.y.ndim == 2 else 1
     if classes and columns > 1:
-        raise DataError("y has several columns; labels in columns are learned from memory only")
+        raise DataError("y has several columns; fit multilabel targets in memory")
     if not classes and y.dtype.kind not in "fiub":
-        raise DataError(f"y holds {y.dtype}, expected numbers; for labels take MeshClassifier")
+        raise DataError(f"y holds {y.dtype}, expected numbers; for labels use MeshClassifier")
     return len(rows.X), np.unique(y).tolist() if classes else [], rows.X.dtype.str, columns
 
 
 def as_shard(labels: list[Any], dtype: str, *pieces: RowBlock) -> RowBlock:
-    """Join the pieces of a shard; labels become codes."""
+    """Join the pieces of a shard; labels become class numbers."""
     rows = RowBlock.join(pieces)
     return RowBlock(rows.X.astype(dtype, copy=False), coded(rows.y, labels), rows.weight)
 
 
 def as_data(preprocessing: RowTransform, total_weight: float, *shards: RowBlock) -> InMemorySamples:
-    """Prepare a bucket from its shards; `total_weight` is that of all rows."""
+    """Prepare a bucket from its shards; `total_weight` is the weight of all rows."""
     return preprocessing.samples(RowBlock.join(shards), total_weight)
 
 
 def taken(rows: Any, which: Any) -> Any:
-    """Copy some rows of a `RowBlock` or of samples."""
+    """Copy rows of a `RowBlock` or of samples."""
     return deepcopy(rows.take(which))
 
 
-# -- messages between workers in the middle of a task, over the connections that they have anyway ------------------
+# -- messages between workers during a task, over their existing connections ----------------------------------------
 
 
 class SessionEndedError(Exception):
-    """The group of workers has changed; stop waiting for messages."""
+    """Raised when the group of workers has changed, to stop waiting for messages."""
 
 
 class Inbox(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
-    """The messages that have arrived at one worker, by session, round and sender; workers that join later get one."""
+    """The messages received by one worker, by session, round and sender. The plugin is installed on all workers."""
 
     name = "meshnn-inbox"
     idempotent = True
 
     def setup(self, worker: Any) -> None:
-        """Run when a worker starts, or when the plugin is registered."""
+        """Initialise the inbox when a worker starts or the plugin is registered."""
         self.worker = worker
         self._messages: dict[tuple[str, int, int], bytes] = {}
-        self._ended: dict[str, float] = {}  # sessions, and when they ended
+        self._ended: dict[str, float] = {}  # end time of each ended session
         self._guard = threading.Condition()
         worker.handlers["meshnn_message"] = self._receive
 
@@ -144,7 +144,7 @@ class Inbox(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
             return self._messages.pop(key)
 
     def send(self, address: str, **message: Any) -> None:
-        """Begin to send; the driver notices if the receiver is gone."""
+        """Start to send a message; the driver detects a lost receiver."""
 
         async def post() -> None:
             await self.worker.rpc(address).meshnn_message(**message)
@@ -152,7 +152,7 @@ class Inbox(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
         asyncio.run_coroutine_threadsafe(post(), self.worker.loop.asyncio_loop)
 
     def end(self, session: str) -> None:
-        """End a session: drop its messages, now and later, and wake up those who wait."""
+        """End a session: drop its messages, also future ones, and wake up waiting tasks."""
         now = time.monotonic()
         with self._guard:
             self._ended = {name: at for name, at in self._ended.items() if now - at < 3600} | {session: now}
@@ -167,14 +167,14 @@ def inbox_of(worker: Any) -> Inbox:
 
 
 class DaskTransport(Transport):
-    """Sums over all workers of a session."""
+    """Computes sums over all workers of a session."""
 
     def __init__(self, inbox: Inbox, session: str, addresses: list[str], plan: ShardPlan, rank: int) -> None:
         super().__init__(plan, len(addresses), rank)
         self.inbox, self.session, self.addresses, self.round = inbox, session, addresses, 0
 
     def exchange(self, messages: list[FloatArray]) -> list[FloatArray]:
-        """Send one message to each of the others; return the one that came from each."""
+        """Send one message to each other worker; return the messages received from them."""
         sent = [message.tobytes() for message in messages]
         for k, address in enumerate(self.addresses):
             if k != self.rank:
@@ -186,7 +186,7 @@ class DaskTransport(Transport):
         return [np.frombuffer(data) for data in received]
 
 
-# -- steps that all take together ----------------------------------------------------------------------------------
+# -- joint steps -----------------------------------------------------------------------------------------------------
 
 
 class WorkOrder(NamedTuple):
@@ -197,14 +197,14 @@ class WorkOrder(NamedTuple):
     addresses: list[str]
     plan: ShardPlan
     mesh: bytes
-    method: str  # of `WorkerState`, or "steps"
-    values: Array  # parameters to begin with
+    method: str  # a method of `WorkerState`, or "steps"
+    values: Array  # initial parameters
     arguments: tuple[Any, ...]
 
 
 @lru_cache(maxsize=32)
 def _mesh_of(worker: str, fit: str, pickled: bytes) -> tuple[Mesh, threading.Lock]:
-    """Return the net of a fit on a worker, of which a process may have several; its engines are kept between tasks."""
+    """Return the net of a fit on a worker and a lock; its engines are kept between tasks."""
     return pickle.loads(pickled), threading.Lock()
 
 
@@ -212,8 +212,8 @@ def _mesh_of(worker: str, fit: str, pickled: bytes) -> tuple[Mesh, threading.Loc
 def _keep_heap() -> None:
     """Keep freed memory in the process (glibc).
 
-    Dask makes workers return it to the system at once (MALLOC_TRIM_THRESHOLD_), which then clears every page that a
-    step asks for: 2.2 of 9.4 ms per step.
+    Dask sets MALLOC_TRIM_THRESHOLD_, so that workers return memory to the system immediately. The system then clears
+    every page that a step allocates, which takes about a quarter of the time of a step.
     """
     trim_threshold = -1
     with suppress(OSError, AttributeError):  # another C library
@@ -221,10 +221,10 @@ def _keep_heap() -> None:
 
 
 def work(order: WorkOrder, rank: int, *data: InMemorySamples) -> Any:
-    """Do the part of one worker: return sums by node, or progress, agreement, and from the first the new state."""
+    """Do the work of one worker: return sums by node, or progress, agreement and, on rank 0, the new state."""
     from distributed import get_worker, secede
 
-    secede()  # other tasks may run while this one waits for the other workers
+    secede()  # run other tasks while this one waits for the other workers
     worker = get_worker()
     inbox, buckets = inbox_of(worker), order.plan.assignment(len(order.addresses))[rank]
     state = WorkerState(order.plan, dict(zip(buckets, data, strict=True)), worker.state.nthreads)

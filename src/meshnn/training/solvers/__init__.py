@@ -62,8 +62,8 @@ def is_noisy(loss: Loss, structure: Any) -> bool:
 def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False) -> Choice:
     """Return the solver to run, for this many live edges, samples and columns per sample (see `Loss.columns`).
 
-    Classes are `noisy`: labels say less than values, and the best fit of them is rarely the best prediction. Steps
-    with a penalty that was tried on samples held out then come first, see benchmarks/tables.py.
+    Classes are `noisy`: labels contain less information than values, and the best fit is rarely the best prediction.
+    Then a solver with a regularisation strength from a hold-out set is preferred, see benchmarks/tables.py.
     """
     if len(settings.candidates) == 1:
         return Choice(settings.candidates[0], "as asked for")

@@ -347,7 +347,7 @@ class FirstOrderRun(SolverRun):
         if found.inside is not None:
             found.inside.order = self.steps.checked(found.inside.order)
         self._state = found
-        if found.edited:  # another start would choose anew, and round otherwise
+        if found.edited:  # another initialisation would choose again, and round differently
             self._recompile(known("solver.edited", found.edited, METHODS))
         self._return_to(found.now)
         self.epoch = found.now.epoch

@@ -266,8 +266,8 @@ class Grow(Policy, Options):
     """Grow: add hidden neurons or edges whenever the loss falls slowly.
 
     A new neuron has random incoming weights from all neurons and outgoing weights of 0; a new edge has the weight 0.
-    The outputs of the net are therefore unchanged. Of several random neurons, the one whose outgoing edges have the
-    largest gradient is added.
+    The outputs of the net are therefore unchanged. Several random neurons are tried, and the one whose outgoing edges
+    have the largest gradient is added.
 
     Parameters
     ----------
