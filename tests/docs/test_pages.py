@@ -16,10 +16,11 @@ QUICK = {"README.md", "how-to/choose-an-estimator.md", "how-to/use-your-own-grap
 NEEDS = {
     "tutorial.md": ("program arm-none-eabi-gcc", "program qemu-system-arm"),
     "how-to/deploy-to-a-microcontroller.md": ("program arm-none-eabi-gcc", "program qemu-system-arm"),
-    "how-to/deploy-in-a-container.md": ("onnxruntime",),
+    "how-to/deploy-in-a-container.md": ("onnxruntime", "program curl"),
     "how-to/evolve-with-neat.md": ("neat",),
     "how-to/forecast-with-other-libraries.md": ("sktime", "skforecast", "darts"),
     "how-to/serve-with-onnx-runtime.md": ("onnxruntime", "skl2onnx"),
+    "how-to/train-on-dask.md": ("dask.dataframe", "distributed"),
     "how-to/tune.md": ("optuna",),
     "how-to/use-pytorch-and-jax.md": ("torch", "jax"),
     "how-to/use-river.md": ("river",),
