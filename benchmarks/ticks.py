@@ -37,7 +37,8 @@ def measure(quick=False):
                 method: partial(mesh.gradient, X, y, gradient=method, n_jobs=1)
                 for method in ("factored", "influence", "adjoint", "auto", "forward")
             }
-            slow = {"influence"} if mesh.explain(batch).decision.cost("influence").multiply_adds * batch > 3e8 else set()
+            costs = mesh.explain(batch).decision
+            slow = {"influence"} if costs.cost("influence").multiply_adds * batch > 3e8 else set()
             contestants = {k: v for k, v in contestants.items() if k not in slow}
             for way in ("masked", "split"):
                 contestants[f"jax {way}"] = peer_jax.gradient(way, topology, ticks, X, y, weights, repeats)

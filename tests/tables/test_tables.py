@@ -93,7 +93,7 @@ def test_texts_with_a_note(save, content, name, want, note):
         (b"a,b\n1,\xc3", ["0xc3", "row 1"]),  # cut off within a character
         (b"a,b\n" + b"1,x\n" * 300_000 + b"2,\xe9\n", ["0xe9", "row 300,001"]),
         (b"a,b\n1,\x002\n", ["not UTF-8 text", "0x00", "row 1"]),
-        # not what it says
+        # not gzip in spite of its name
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)), ["not UTF-8 text", "as CSV"]),
         (gzip.compress(b"a,b\n1,2\n", mtime=0), ["gzip", "ending"]), (b"PK\x03\x04abc\n1\n", ["Excel", "as CSV"]),
         # rows, not lines, are numbered
@@ -157,7 +157,7 @@ def test_what_is_no_file(tmp_path, save, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     file = save("a,b\n1,2\n")
-    monkeypatch.setattr(type(file), "open", closed)  # whoever runs the tests may be root, who may read all
+    monkeypatch.setattr(type(file), "open", closed)  # the tests may run as root, who may read all files
     refused(lambda: read_table(file), "cannot read", "data.csv: permission denied")
 
 
@@ -300,7 +300,7 @@ def test_predictions_that_cannot_be_written(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("odd", "kind"), [("2024-02-30", "categorical"), ("", "date"), ("2024-03-01", "date")])
 def test_one_cell_that_is_no_date_makes_the_whole_column_text(tmp_path, odd, kind):
-    """It is said which cell that is, and a part of the rows without it is text, too."""
+    """The message names the cell, and the column is text in a part of the rows without it, too."""
     days = [f"2024-01-{k:02}" for k in range(1, 21)]
     path = tmp_path / "d.csv"
     path.write_text("\n".join(["d,x", *(f"{day},{k}" for k, day in enumerate([*days, odd, *days]))]))
