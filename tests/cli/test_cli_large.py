@@ -115,7 +115,7 @@ def test_npy_files(tmp_path):
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: [table(), with_column(table(), "b", ["x"] * 1200)], "part1.parquet: column b is string, but float in"),
     (lambda: [table(), nan_late(table(seed=1))], "part1.parquet: row 1,001: column b is missing"),
-    (lambda: [], "folder has no .parquet file"),
+    (lambda: [], "no .parquet file"),
     (lambda: [table().slice(0, 1)], "1 row, expected at least 2"),
     (lambda: [with_column(table(), "y", [2.5] * 1200)], "the target is 2.5 in every row"),
     (lambda: [with_column(table(), "y", ["k"] * 1200)], "has only one class, 'k'"),
@@ -214,7 +214,7 @@ def test_predictions_appear_whole_or_not_at_all(tmp_path, numbers):
     assert "no column z" in refused("predict", model, numbers, "--keep", "z")
     whole = in_one_file(numbers)
     assert "is the table and would be overwritten" in refused("predict", model, whole, "--out", whole)
-    assert "has no .parquet file" in refused("predict", model, write(tmp_path / "empty", []))
+    assert "no .parquet file" in refused("predict", model, write(tmp_path / "empty", []))
 
 
 @pytest.mark.parametrize("kind", ["numbers", "classes"])
