@@ -42,7 +42,7 @@ def _nets():
     return {
         f"cascade of {count} columns": (cascade, True),
         f"{2 * count} parallel columns": (columns, True),
-        "reservoir of 100, readout learned": (echo, True),
+        "reservoir of 100, trained readout": (echo, True),
         "layered net, no memory": (static, False),
     }
 

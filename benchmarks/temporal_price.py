@@ -89,7 +89,7 @@ def measure(quick=False):
                 errors.append(wrong)
             plan = stream.plan
             rows.append({
-                "net": f"{h} neurons, each reads {fan}", "neurons": h, "method": method,
+                "net": f"{h} neurons, {fan} inputs each", "neurons": h, "method": method,
                 "multiply-adds": int(plan.multiply_adds), "numbers": int(plan.columns), "microseconds": 1e6 * best,
                 "cosine": [float(np.mean(a)) for a in zip(*(seed[method] for seed in agree), strict=True)],
                 "errors": np.mean(errors, axis=0).tolist(), "overall": float(np.mean(errors)),
