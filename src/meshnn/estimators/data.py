@@ -83,6 +83,7 @@ class ArrayData:
         """
         model = self._model
         rotate = model.mesh is None and model.structure is None and model.l1 == 0.0 and bool(model.standardize)
+        rotate = rotate and self.longest == 0
         return self.preprocessing.scaled(self.samples, model._loss, model.standardize, activation, rotate)
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
