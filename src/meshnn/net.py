@@ -32,6 +32,9 @@ MOST_TICKS = 100_000
 class Net(Exports):
     """A topology with ticks, activations and weights, see `Mesh`."""
 
+    #: Ticks for which a stream holds each sample by default; None means `ticks`. May be set.
+    ticks_per_sample: int | None = None
+
     def __init__(
         self,
         topology: Topology,
@@ -163,6 +166,8 @@ class Net(Exports):
                 "ticks": self.ticks, "activations": names, "kinds": kinds}  # fmt: skip
         if not self._ties.plain:
             tree["tied"] = self.tied
+        if self.ticks_per_sample is not None:
+            tree["ticks_per_sample"] = self.ticks_per_sample
         return tree if self.lineage_ is None else tree | {"lineage": self.lineage_.to_tree()}
 
     @classmethod
@@ -187,6 +192,8 @@ class Net(Exports):
                    tied=tree.get("tied"))  # fmt: skip
         used = as_list("activations", tree["activations"])
         mesh.activations = [used[kind] for kind in kinds[topology.n_clamped :].tolist()]
+        if "ticks_per_sample" in tree:
+            mesh.ticks_per_sample = whole_number("ticks_per_sample", tree["ticks_per_sample"], most=10_000)
         if "lineage" in tree:
             mesh.lineage_ = Lineage.from_tree(tree["lineage"], topology)
         return mesh

@@ -150,7 +150,8 @@ def delay_line(
         filter.
     ticks_per_sample : int, default 1
         Number of ticks for which each sample is held. With 1, the outputs depend on the hidden layer's response to the
-        samples up to the previous one; with 2, to those up to the current one.
+        samples up to the previous one; with 2, to those up to the current one. A stream of the mesh uses the same
+        number by default.
     bias, activation, **settings
         As for `columns`. The default `ticks` is large enough for the last tap to reach an output.
 
@@ -172,6 +173,7 @@ def delay_line(
     tied = _parameter_indices(graph.dst >= graph.n_clamped + n_chain)
     net = Mesh(graph, activation=names, tied=tied, **settings)
     net.weights = np.where(net.ties.fixed, 1.0, net.weights)
+    net.ticks_per_sample = int(ticks_per_sample)
     return net
 
 

@@ -60,7 +60,8 @@ class StreamingNet(Net):
         method : "exact", "snap-1", "snap-2", ...
             Influences cut after 1, 2, ... hops are cheaper but not exact; `Stream.explain` shows the costs.
         ticks_per_sample : int, optional
-            By default `ticks`.
+            Ticks for which each sample is held. By default `mesh.ticks_per_sample`, which `networks.delay_line` sets,
+            or else `ticks`.
         n_streams : int
             Number of parallel streams, which share the parameters.
         delay : int
@@ -89,10 +90,11 @@ class StreamingNet(Net):
         """
         from meshnn.streaming.stream import Stream, new_learner
 
+        default = self.ticks if self.ticks_per_sample is None else self.ticks_per_sample
         stream = Stream(
             self._topology, self._codes, self._ties, self.values, loss=loss, memory=memory, scale=scale, method=method,
             learner=new_learner(learner, self._topology, self._ties, self._dtype, settings), n_streams=n_streams,
-            ticks_per_sample=self.ticks if ticks_per_sample is None else ticks_per_sample, delay=delay,
+            ticks_per_sample=default if ticks_per_sample is None else ticks_per_sample, delay=delay,
         )  # fmt: skip
         if not switch("portable", portable):
             return stream

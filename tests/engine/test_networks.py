@@ -1,5 +1,7 @@
 """Graphs with memory and the nets built from them."""
 
+import pickle
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given
 
 from cases import topologies
 from examples import examples
-from meshnn import MeshError, Topology, networks
+from meshnn import Mesh, MeshError, Topology, load, networks
 from meshnn.training import train
 
 MAKERS = {
@@ -170,6 +172,18 @@ def test_a_delay_line_delays(stay):
     assert set(np.unique(net.weights[net.ties.fixed])) == {1.0}
     assert net.ties.fixed.sum() == 2 * length * stay
     assert (t.dst[net.ties.fixed] < t.n_clamped + 2 * length * stay).all()
+
+
+@pytest.mark.parametrize("stay", [1, 2])
+def test_a_stream_holds_the_samples_of_a_delay_line_for_its_ticks(stay, tmp_path):
+    net = networks.delay_line(1, 2, 0, 1, ticks_per_sample=stay, bias=False, dtype="float64")
+    net.parameters = [1.0, 10.0, 100.0]  # y = x(t) + 10 x(t-1) + 100 x(t-2)
+    net.save(tmp_path / "line.mesh")
+    for same in (net, pickle.loads(pickle.dumps(net)), load(tmp_path / "line.mesh")):
+        assert same.stream().run([[7.0], [8.0], [9.0], [1.0]]).ravel().tolist() == [7.0, 78.0, 789.0, 891.0]
+        assert same.stream(ticks_per_sample=5).ticks_per_sample == 5
+    with pytest.raises(MeshError, match="ticks_per_sample"):
+        Mesh.from_tree(net.to_tree() | {"ticks_per_sample": 0})
 
 
 @pytest.mark.parametrize(("n", "memory"), [(30, None), (30, (2, 9)), (450, None)])

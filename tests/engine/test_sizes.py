@@ -1,12 +1,15 @@
 """Default sizes of networks, and tables with more columns than rows."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import meshnn
-from meshnn import Mesh, MeshClassifier, MeshRegressor, Topology
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, Topology, storage
 from meshnn.estimators.builder import hidden_of
 from meshnn.estimators.scaling import Rotation
+from meshnn.training import Checkpoint, EarlyStopping
 
 
 @pytest.mark.parametrize("n_inputs", [1, 10, 50, 300, 5000])
@@ -75,6 +78,68 @@ def test_a_wide_table_is_learned_and_kept(kind, options, tmp_path):
     assert np.array_equal(again.predict(X), model.predict(X))
     model.set_params(warm_start=True, max_epochs=1).fit(X, y)
     assert model.mesh_.topology.n_inputs == 150
+
+
+WIDE = {"hidden": 2, "solver": "lm", "l2": 0.1, "max_epochs": 8, "tol": 0, "random_state": 0}
+
+
+def wide_table():
+    X = np.random.default_rng(0).normal(size=(24, 150))
+    return X, X[:, :5].sum(axis=1)
+
+
+def test_callbacks_do_not_change_the_fit_of_a_wide_table(tmp_path):
+    """They see a net of the original columns, and so does a checkpoint; an interrupted fit resumes bit by bit."""
+    (X, y), path, seen = wide_table(), tmp_path / "run.mesh", []
+    model = MeshRegressor(**WIDE).fit(X, y)
+
+    def watch(row, mesh):
+        saved = meshnn.load(path).predict(X) if path.exists() else None  # of the row before
+        seen.append((mesh.topology.n_inputs, watched.predict(X), saved))
+
+    checkpoint = Checkpoint(path, every=0)
+    watched = MeshRegressor(**WIDE, callbacks=[checkpoint, watch])
+    watched.fit(X, y)
+    assert np.array_equal(watched.predict(X), model.predict(X))
+    assert {n_inputs for n_inputs, _, _ in seen} == {150}
+    for (_, before, _), (_, _, saved) in itertools.pairwise(seen):
+        assert np.allclose(saved, before, rtol=1e-9)
+    path.unlink()
+    MeshRegressor(**WIDE, callbacks=[checkpoint, lambda row, mesh: row.epoch == 3]).fit(X, y)
+    assert np.array_equal(MeshRegressor(**WIDE, callbacks=checkpoint).fit(X, y).predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((149, 23)), np.full((150, 23), np.nan), np.zeros((150, 23), np.float32), 3])
+def test_a_checkpoint_with_damaged_axes_is_refused(wrong, tmp_path):
+    (X, y), path = wide_table(), tmp_path / "run.mesh"
+    options = WIDE | {"callbacks": Checkpoint(path)}
+    MeshRegressor(**options).fit(X, y)
+    tree = storage.read(path)
+    tree["training"]["state"]["axes"] = wrong
+    storage.write(path, tree)
+    with pytest.raises(MeshError, match="cannot resume from the checkpoint"):
+        MeshRegressor(**options).fit(X, y)
+
+
+def test_a_scorer_and_callbacks_of_scikit_learn_do_not_change_the_fit_of_a_wide_table():
+    X, y = wide_table()
+    held = {"early_stopping": EarlyStopping(scoring="neg_mean_squared_error"), "standardize": True}
+    scored = MeshRegressor(**WIDE | held).fit(X, y)
+    told = []
+    watched = MeshRegressor(**WIDE | held, callbacks=lambda row, mesh: told.append(row)).fit(X, y)
+    assert np.array_equal(scored.predict(X), watched.predict(X))
+    callback = pytest.importorskip("sklearn.callback")
+    bar = MeshRegressor(**WIDE).set_callbacks(callback.ScoringMonitor(scoring="r2")).fit(X, y)
+    assert np.array_equal(bar.predict(X), MeshRegressor(**WIDE).fit(X, y).predict(X))
+
+
+def test_the_penalties_of_a_wide_table_are_saved_and_forgotten(tmp_path):
+    """They belong to the axes, so neither a file nor a warm start may hand them to the net of the columns."""
+    X, y = wide_table()
+    model = MeshRegressor(**WIDE | {"l2": "evidence"}).fit(X, y)
+    model.save(tmp_path / "wide.mesh")
+    assert np.array_equal(meshnn.load(tmp_path / "wide.mesh").predict(X), model.predict(X))
+    assert model.set_params(warm_start=True).fit(X, y).mesh_.topology.n_inputs == 150
 
 
 def test_rows_of_a_wide_table_that_do_not_count_are_not_there():

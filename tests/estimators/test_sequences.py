@@ -47,6 +47,12 @@ def test_forms_of_sequences():
     np.testing.assert_array_equal(as_sequences([array[0, :, 0], array[1, :2, 0]]).data[:, 0], [0, 3, 6, 9, 12, 15])
 
 
+def test_there_may_be_more_features_than_sequences():
+    X = sequences(features=150)
+    model = MeshSequenceClassifier(**QUICK).fit(X, answers(X, "last", "labels"))
+    assert model.mesh_.topology.n_inputs == 150
+
+
 @pytest.mark.parametrize(("X", "words"), [
     (3.0, "float"), ("text", "X must be a list"), ([], "no sequences"), (np.zeros(4), r"\(4,\)"),
     (np.zeros((3, 0, 2)), "sequence 0 of X .*0, 2"), (np.zeros((2, 2, 2, 2)), r"\(2, 2, 2\)"),

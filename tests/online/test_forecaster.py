@@ -245,6 +245,19 @@ def test_intervals_cover_what_they_say():
     assert deviations[0] < deviations[3] < 2.8
 
 
+@pytest.mark.parametrize("features", [False, True])
+def test_a_shorter_horizon_has_the_first_quantiles_of_a_longer_one(features):
+    rng, model = np.random.default_rng(0), MeshForecaster(horizon=8, random_state=0)
+    for t in range(40):
+        x = {"a": float(t % 3)} if features else None
+        model.learn_one(50 + t + 9 * math.sin(t / 2) + float(rng.standard_t(2)), x)
+    ahead = [{"a": float(t % 3)} for t in range(12)] if features else None
+    whole = model.forecast_quantiles(12, ahead)
+    for horizon in (1, 3, 8, 11):
+        np.testing.assert_allclose(model.forecast_quantiles(horizon, ahead), whole[:horizon], rtol=1e-12)
+        np.testing.assert_allclose(model.forecast(horizon, ahead), model.forecast(12, ahead)[:horizon], rtol=1e-12)
+
+
 def test_a_back_test_sees_what_was_known():
     y = seasonal(60, 0.0)
     y[20] = math.nan

@@ -273,6 +273,8 @@ def test_bad_targets(make, y, words, fed):
         ({"learner": "adam", "settings": {"p0": 1.0}}, "p0"),
         ({"topology": lambda d, C: Topology.layered([d + 1, 2, C])}, "3 inputs"),
         ({"topology": lambda d, C: [d, C]}, "list"),
+        ({"topology": lambda d, C: Topology.recurrent(d, 3, C)}, r"use meshnn.networks.recurrent\(...\).stream"),
+        ({"topology": lambda d, C: Topology.delay_line(d, 5, 3, C)}, "chains of fixed weights"),
         ({"random_state": "today"}, "random_state"),
     ],
 )

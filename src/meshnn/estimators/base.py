@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from html import escape
 from os import PathLike
 from typing import Any, Self
@@ -28,6 +29,7 @@ from meshnn.estimators.data import ArrayData, OutOfCoreData, is_out_of_core, ope
 from meshnn.estimators.outputs import Outputs
 from meshnn.estimators.params import Parameters, SklearnCallbacks, with_callbacks
 from meshnn.estimators.preprocessing import Preprocessing
+from meshnn.estimators.scaling import Rotation
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.tables.sources import RowBlock
@@ -212,6 +214,9 @@ class BaseMesh(Parameters, Outputs):
         else:
             builder.resolve(data.preprocessing.width, data.n_outputs)
             learned = data.learn(builder.output_activation)
+            if checkpoint is not None and resumed is not None and learned.rotation is not None:
+                read = partial(Rotation.from_tree, n_inputs=learned.width)
+                learned = replace(learned, rotation=checkpoint.restore(resumed, read))
             choice = self._build(builder, learned, data.n_samples, data.n_outputs, seeds[1])
             self.__dict__.pop("target_", None)
         training, validation = data.datasets(self.mesh_, self.preprocessing_)
@@ -261,7 +266,8 @@ class BaseMesh(Parameters, Outputs):
                     callback.on_fit_begin()
                 for row in trainer.rows():
                     show(row)
-                    stopping = [each for each in callbacks if each.on_epoch_end(row, self.mesh_)]  # calls all
+                    mesh = self.preprocessing_.original(self.mesh_) if callbacks else self.mesh_
+                    stopping = [each for each in callbacks if each.on_epoch_end(row, mesh)]  # calls all
                     if stopping and not trainer.finished:
                         trainer.stop(stopping[0].reason, to_go_on=True)
                     check()
@@ -290,7 +296,9 @@ class BaseMesh(Parameters, Outputs):
     def _sync_fitted_attributes(self, trainer: Trainer) -> None:
         """Set the fitted attributes to the current state of training."""
         best = trainer.best
-        self._solver_state, self._l2_searched = best.memory, isinstance(self.l2, str)
+        # the memory of a net on rotated inputs does not fit the net that is kept
+        self._solver_state = best.memory if self.preprocessing_.rotation is None else None
+        self._l2_searched = isinstance(self.l2, str)
         self.solver_, self.solver_reason_ = trainer.choice.solver.name, trainer.choice.reason
         self.history_, self.l2_, self.best_restart_ = trainer.history, best.l2, best.restart
         self.n_iter_ = max((row.epoch for row in self._rows_kept()), default=0)

@@ -85,7 +85,10 @@ def attach_checkpoint(
 
     def tree() -> Tree:
         model._sync_fitted_attributes(trainer)
-        training = {"seed": seed, "run": run, "state": trainer.state()}
+        state = trainer.state()
+        if model.preprocessing_.rotation is not None:
+            state["axes"] = model.preprocessing_.rotation.axes
+        training = {"seed": seed, "run": run, "state": state}
         return to_tree(model, trainer.best.parameters) | {"training": training}
 
     if resumed is not None:

@@ -79,12 +79,11 @@ class ArrayData:
     def learn(self, activation: str) -> Preprocessing:
         """Return the preprocessing with a fitted scaling.
 
-        Inputs may be rotated during training if nothing else uses the net meanwhile.
+        Inputs may be rotated during training unless a parameter refers to the edges of single columns.
         """
         model = self._model
-        watched = [model.mesh, model.structure, model._checkpoint(), model._stopping().scoring, *model._callbacks()]
-        free = all(given is None for given in watched) and not hasattr(model, "_skl_callbacks")
-        rotate = free and model.l1 == 0.0 and bool(model.standardize)
+        rotate = model.mesh is None and model.structure is None and model.l1 == 0.0 and bool(model.standardize)
+        rotate = rotate and self.longest == 0
         return self.preprocessing.scaled(self.samples, model._loss, model.standardize, activation, rotate)
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:

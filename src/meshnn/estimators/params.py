@@ -147,4 +147,6 @@ class SklearnCallbacks(Callback):
 
     def _fitted(self) -> dict[str, Any]:
         """Return a copy of the attributes that prediction needs; training goes on with the original mesh."""
-        return {"mesh_": deepcopy(self._model.mesh_)}
+        preprocessing = self._model.preprocessing_
+        mesh = deepcopy(preprocessing.original(self._model.mesh_))
+        return {"mesh_": mesh, "preprocessing_": replace(preprocessing, rotation=None)}

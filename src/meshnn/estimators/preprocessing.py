@@ -135,6 +135,10 @@ class Preprocessing:
         found = self.scaling.inputs(features, dtype)
         return found if self.rotation is None else self.rotation.inputs(found)
 
+    def original(self, mesh: Mesh) -> Mesh:
+        """Return the mesh, or during training on rotated inputs the equivalent one that takes scaled features."""
+        return mesh if self.rotation is None else self.rotation.undone(mesh)
+
     def dataset(self, mesh: Mesh, samples: RowBlock, loss: Loss) -> InMemorySamples:
         """Return the samples in the form of the trainer."""
         targets = self.scaling.targets(samples.y)
@@ -143,8 +147,8 @@ class Preprocessing:
     def outputs(self, mesh: Mesh, features: Any, n_jobs: int | None) -> Array:
         """Return the raw outputs of the net (n_samples, n_outputs)."""
         if not is_sparse(features):
-            return mesh.forward(self.scaling.inputs(features), n_jobs=n_jobs)
-        blocks = (self.scaling.inputs(features[rows], mesh.dtype) for rows in row_blocks(*features.shape))
+            return mesh.forward(self.inputs(features), n_jobs=n_jobs)
+        blocks = (self.inputs(features[rows], mesh.dtype) for rows in row_blocks(*features.shape))
         return np.concatenate([mesh.forward(block, n_jobs=n_jobs) for block in blocks])
 
     def grouped(self, values: Any, features: Any, given: Any) -> Any:
@@ -157,7 +161,7 @@ class Preprocessing:
         plain = not s.x_mean.any() and (s.x_scale == 1.0).all()
         x_mean, x_scale = (None, None) if plain else (s.x_mean, s.x_scale)
         columns, names = () if self.encoder is None else input_columns(self.encoder), self.feature_names
-        found = mesh.blueprint()
+        found = self.original(mesh).blueprint()
         return replace(found, x_mean=x_mean, x_scale=x_scale, features=names, columns=columns, timing=self.reading)
 
     def to_tree(self) -> dict[str, Any]:

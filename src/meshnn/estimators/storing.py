@@ -56,9 +56,13 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
     from importlib.metadata import version
 
     model: Any = estimator
-    mesh, graph = model.mesh_.to_tree(), model.mesh_.topology
-    if parameters is not None:
-        mesh["weights"] = model.mesh_.weights_of(parameters)
+    net, rotation = model.mesh_, model.preprocessing_.rotation
+    weights = None if parameters is None else net.weights_of(parameters)
+    if rotation is not None:
+        net, weights = rotation.undone(net, weights), None
+    mesh, graph = net.to_tree(), net.topology
+    if weights is not None:
+        mesh["weights"] = weights
     check_current_weights(mesh["weights"], graph.n_edges)
     given = model.get_params(deep=False)
     if callable(model.mesh):

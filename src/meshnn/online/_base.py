@@ -94,6 +94,11 @@ class StreamModel(OnlineModel, Exports):
                 raise MeshError(
                     f"topology({d}, {C}) must return a Topology with {d} inputs and {C} outputs, got {shown}"
                 )
+            if found._chains:
+                raise MeshError(
+                    f"Topology.{found._chains} has chains of fixed weights, but {type(self).__name__} trains all edges "
+                    f"of a topology; use meshnn.networks.{found._chains}(...).stream(...)"
+                )
             return found
         name = known("topology", self.topology, ("auto", "layered", "mesh", "columns"))
         hidden = whole_number("hidden", self.hidden, least=0, most=TUNING.most_hidden)

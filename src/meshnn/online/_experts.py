@@ -21,7 +21,11 @@ from meshnn.streaming import Stream
 from meshnn.streaming.state import fill_arrays
 from meshnn.topology import Topology
 
-__all__ = ["Expert", "ExpertView", "Tail", "find_season", "season_search_due", "views"]
+__all__ = ["Bounds", "Expert", "ExpertView", "Tail", "find_season", "season_search_due", "views"]
+
+
+#: Lowest and highest value per step of a path.
+Bounds = tuple[list[float], list[float]]
 
 
 class Tail:
@@ -165,7 +169,7 @@ class Expert:
 
     # -- many steps --------------------------------------------------------------------------------------------------
 
-    def path(self, z: Tail, horizon: int, bounds: tuple[float, float], features: Array | None, ago: int = 0) -> Array:
+    def path(self, z: Tail, horizon: int, bounds: Bounds, features: Array | None, ago: int = 0) -> Array:
         """Return the next z `(horizon,)`, where forecasts are fed back; NaN if the base is not known yet.
 
         `features` are the past rows that the base depends on, followed by those of the forecast steps. With `ago` the
@@ -175,7 +179,7 @@ class Expert:
 
         def step(base: Any, w: Array, seen: Array | None, k: int) -> Any:
             value = base if stream is None else base + float(stream.peek_rows(self._fill(w, seen))[0, 0])
-            return min(max(value, low), high) if value == value else value
+            return min(max(value, low[k]), high[k]) if value == value else value
 
         past = [tail.last(self.depth + ago)[: self.depth] for tail in (z, self.w)]
         return self.follow(past, horizon, features, step)

@@ -14,7 +14,7 @@ import numpy as np
 
 from meshnn.arrays import Array
 from meshnn.codes import StreamNumbers
-from meshnn.online._experts import Expert, Tail
+from meshnn.online._experts import Bounds, Expert, Tail
 from meshnn.online._judge import Judge
 from meshnn.online._tuning import TUNING
 from meshnn.streaming.state import mean_and_scale, standardised
@@ -67,10 +67,11 @@ def _root(P: Array) -> Array:
 
 
 def draw_paths(
-    expert: Expert, z: Tail, horizon: int, bounds: tuple[float, float], features: Array | None, count: int,
+    expert: Expert, z: Tail, horizon: int, bounds: Bounds, features: Array | None, count: int,
     rng: np.random.Generator,
 ) -> Array:  # fmt: skip
-    """Draw paths `(count, horizon)` of an expert, in the units of the series."""
+    """Draw paths `(count, horizon)` of an expert, in the units of the series; a shorter horizon has the same steps."""
+    low, high = bounds
     errors = expert.errors.last(expert.errors.keep)
     errors = errors[np.isfinite(errors)]
     errors = np.concatenate([errors, -errors]) if len(errors) else np.zeros(1)
@@ -78,35 +79,35 @@ def draw_paths(
     if net is not None and np.isfinite(net.noise):
         size = float(np.sqrt(np.mean(np.square(errors))))
         errors = errors * (net.noise / size) if size > 0 else errors
-    drawn = rng.choice(errors, (count, horizon))
+    drawn = rng.choice(errors, (horizon, count))
 
     def step(base: Any, w: Array, features: Array | None, k: int) -> Array:
-        value = base + drawn[:, k]
+        value = base + drawn[k]
         if net is not None:
             rows = np.ascontiguousarray(w.T)
             if features is not None:
                 seen = expert.change(features)
                 rows = np.concatenate([rows, np.broadcast_to(seen, (count, len(seen)))], axis=1)
             value = value + net(rows)
-        return np.asarray(np.clip(value, *bounds))
+        return np.asarray(np.clip(value, low[k], high[k]))
 
     past = [np.repeat(tail.last(expert.depth)[:, None], count, axis=1) for tail in (z, expert.w)]
     return np.ascontiguousarray(expert.values(expert.follow(past, horizon, features, step)).T)
 
 
 def draw_all(
-    experts: list[Expert], seen: list[tuple[Tail, tuple[float, float]]], weights: Array, features: Array | None,
-    rng: np.random.Generator,
+    experts: list[Expert], seen: list[tuple[Tail, Bounds]], weights: Array, features: Array | None,
+    seed: tuple[int, int],
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Draw paths `(n, horizon)` of all experts with relevant weights; also return the weight of each path per step."""
+    """Draw paths `(n, horizon)` of experts; also return the weight of each path per step."""
     horizon = weights.shape[1]
     drawn, shares = [np.empty((0, horizon))], [np.empty((0, horizon))]
     for expert, (z, bounds), w in zip(experts, seen, weights, strict=True):
-        if w.max() >= TUNING.ignored:
-            paths = draw_paths(expert, z, horizon, bounds, features, TUNING.paths, rng)
-            if np.isfinite(paths).all():
-                drawn.append(paths)
-                shares.append(np.repeat(w[None], TUNING.paths, axis=0))
+        rng = np.random.default_rng([*seed, expert.number])
+        paths = draw_paths(expert, z, horizon, bounds, features, TUNING.paths, rng)
+        if np.isfinite(paths).all():
+            drawn.append(paths)
+            shares.append(np.repeat(w[None], TUNING.paths, axis=0))
     counts = np.concatenate(shares)
     return np.concatenate(drawn), counts / np.maximum(counts.sum(axis=0), 1e-300)
 

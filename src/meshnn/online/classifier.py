@@ -28,7 +28,8 @@ class MeshStreamClassifier(StreamModel):
         Number of hidden neurons.
     topology : "auto", "layered", "mesh", "columns" or callable, default="auto"
         The graph. "auto" is one hidden layer for memory="none" and fully connected hidden neurons for memory="carry".
-        A callable (n_inputs, n_outputs) -> Topology returns any other graph.
+        A callable (n_inputs, n_outputs) -> Topology returns any other graph, of which all edges are trained. Graphs
+        with fixed chains, `Topology.delay_line` and `Topology.recurrent`, are refused: use `meshnn.networks`.
     activation : str, default="tanh"
         Activation of the hidden neurons.
     memory : "none" or "carry", default="none"

@@ -268,7 +268,7 @@ class MeshForecaster(OnlineModel):
         The quantiles come from random paths of every expert, with parameters drawn from the covariance of its filter
         and an error added at every step. The spread of the paths at each step ahead is adjusted to that of the recent
         errors; the more errors there are, the stronger is the adjustment. Calls with the same `random_state` and the
-        same series return the same quantiles.
+        same series return the same quantiles; those of a shorter horizon are the first ones of a longer horizon.
 
         After n equal values, the next value is assumed to differ with probability 1 / n, typically by as much as the
         value differs from 0. An interval of 90% therefore has zero width only after ten equal values.
@@ -285,13 +285,15 @@ class MeshForecaster(OnlineModel):
     def _quantiles(self, horizon: int, future: Array, levels: Array) -> Array:
         from meshnn.online._paths import draw_all, quantiles, quantiles_of_one
 
-        low, high = self._bounds(False, horizon)
+        (low, *_), (high, *_) = self._bounds(False, horizon)
         if low == high:
             count = int(self._learned.last(min(self.n_samples_, TUNING.kept)).sum())  # without filled-in values
             return quantiles_of_one(low, max(count, 1), horizon, levels)
-        rng = np.random.default_rng([self._seed, self.n_samples_])
-        seen = [(self._past[e.view.log], self._bounds(e.view.log, horizon)) for e in self._experts]
-        paths, shares = draw_all(self._experts, seen, self._weights(horizon), self._seen_features(future), rng)
+        relevant = self._judge.weights(self.n_samples_).max(axis=1) >= TUNING.ignored
+        experts = [expert for expert, kept in zip(self._experts, relevant, strict=True) if kept]
+        seen = [(self._past[e.view.log], self._bounds(e.view.log, horizon)) for e in experts]
+        seed, weights = (self._seed, self.n_samples_), self._weights(horizon)[relevant]
+        paths, shares = draw_all(experts, seen, weights, self._seen_features(future), seed)
         return quantiles(paths, shares, self._forecast(horizon, future), levels, self._judge)
 
     def _future(self, horizon: int, xs: Any) -> Array:
@@ -322,13 +324,13 @@ class MeshForecaster(OnlineModel):
         log = expert.view.log
         return expert.values(expert.path(self._past[log], horizon, self._bounds(log, horizon), features, ago))
 
-    def _bounds(self, log: bool, horizon: int) -> tuple[float, float]:
-        """Return bounds well outside the range of the series, because fed-back forecasts may diverge."""
+    def _bounds(self, log: bool, horizon: int) -> tuple[list[float], list[float]]:
+        """Return bounds per step well outside the range of the series, because fed-back forecasts may diverge."""
         count = min(self.n_samples_, TUNING.kept)
         z = self._past[log].last(count)
         low, high = float(np.nanmin(z)), float(np.nanmax(z))
-        margin = (high - low) * (1.0 + horizon / count)
-        return low - margin, high + margin
+        margins = (high - low) * (1.0 + np.arange(1, horizon + 1) / count)
+        return (low - margins).tolist(), (high + margins).tolist()
 
     # -- inspection --------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,9 @@ Ends = tuple[IntArray, IntArray]
 class GraphFamilies:
     """Constructors of graphs from a few sizes; see `Topology`."""
 
+    #: Name of the function of `meshnn.networks` that fixes the chains of this graph at 1, if it has chains.
+    _chains: str = ""
+
     if TYPE_CHECKING:
 
         def __init__(self, n_inputs: int, n_hidden: int, n_outputs: int, edges: IntArray, bias: bool = True) -> None:
@@ -158,7 +161,9 @@ class GraphFamilies:
         )
         taps, chain = _chain(features, line, stay)
         blocks = [*_fed(np.concatenate([features, taps]), one, layer, outputs), (layer, outputs)]
-        return cls(n_inputs, len(line) + n_hidden, n_outputs, _edges(blocks, [chain]), bias=bias)
+        found = cls(n_inputs, len(line) + n_hidden, n_outputs, _edges(blocks, [chain]), bias=bias)
+        found.__dict__["_chains"] = "delay_line"
+        return found
 
     @classmethod
     def recurrent(
@@ -188,7 +193,9 @@ class GraphFamilies:
             (np.concatenate([layer if n_layer else state, one]), outputs),
         ]
         links = [chain, (np.concatenate([state, held[:-n_state]]), held)]
-        return cls(n_inputs, sum(groups[:-1]), n_outputs, _edges(blocks, links), bias=bias)
+        found = cls(n_inputs, sum(groups[:-1]), n_outputs, _edges(blocks, links), bias=bias)
+        found.__dict__["_chains"] = "recurrent"
+        return found
 
     @classmethod
     def reservoir(

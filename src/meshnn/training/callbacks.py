@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from meshnn.files import Lock
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
 from meshnn.training.history import HistoryRow
+
+Restored = TypeVar("Restored")
 
 
 class Callback:
@@ -152,10 +154,10 @@ class Checkpoint(Callback):
             )
         return resumed
 
-    def restore(self, resumed: Resumed, restore: Callable[[Tree], None]) -> None:
-        """Restore a trainer from the state."""
+    def restore(self, resumed: Resumed, restore: Callable[[Tree], Restored]) -> Restored:
+        """Return the result of `restore` for the state."""
         with self._checked():
-            restore(resumed.state)
+            return restore(resumed.state)
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
