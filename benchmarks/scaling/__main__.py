@@ -34,9 +34,6 @@ def scaling(
         float | None, typer.Option("--seconds", help="Time limit per point. Default: 60, with --quick 10.")
     ] = None,
     memory: Annotated[float, typer.Option("--memory", help="Memory limit per point in GiB.")] = 8.0,
-    page: Annotated[
-        Path | None, typer.Option("--page", help="Markdown page for the tables and figures.", hidden=True)
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all records as JSON.")] = False,
 ) -> None:
     """Measure time and memory of a gradient by neurons, edges, density, ticks, outputs and batch.
@@ -53,7 +50,7 @@ def scaling(
       python -m scaling --only ticks,dense --seconds 30
     """
     from meshnn.plots.style import require_matplotlib
-    from scaling.report import markdown, put_into, write_report
+    from scaling.report import write_report
     from scaling.runner import Limits, missing_peers, run
     from scaling.study import CONTESTANTS, points_of, sweeps
 
@@ -80,10 +77,6 @@ def scaling(
         console.print("meshnn: interrupted; results are saved, run the same command to resume", style="red")
         raise typer.Exit(130) from None
     write_report(chosen, records, out)
-    if page is not None:
-        pictures = page.parent / "pictures"
-        write_report(chosen, records, out, pictures)
-        put_into(page, markdown(chosen, records, pictures.name))
     if as_json:
         print_json(records)
         return

@@ -1,9 +1,8 @@
-"""Write `report.md` with tables and figures from saved records, or insert them into a page."""
+"""Write `report.md` with tables and figures from saved records."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ from scaling.figures import draw_sweep
 from scaling.runner import missing_peers, processor
 from scaling.study import CONTESTANTS, Sweep, points_of
 
-__all__ = ["markdown", "put_into", "write_report"]
+__all__ = ["write_report"]
 
 Record = dict[str, Any]
 _HEADINGS = ("", "fastest", "meshnn auto", "fastest peer", "peer / auto", "forward-only / backprop")
-_MARKS = ("<!-- study -->", "<!-- end of study -->")
 
 
 def write_report(chosen: Sequence[Sweep], records: dict[str, Record], out: Path, pictures: Path | None = None) -> str:
@@ -72,16 +70,3 @@ def _ends(sweep: Sweep, records: dict[str, Record]) -> list[str]:
             notes.append(f"{CONTESTANTS[contestant]} {status} at {point.x:,.10g} ({note}).")
             break
     return [" ".join(notes), ""] if notes else []
-
-
-def put_into(page: Path, text: str) -> None:
-    """Replace the text between the marks of a page."""
-    try:
-        whole = page.read_text()
-    except OSError as error:
-        raise MeshError(f"cannot read {page}: {error}") from None
-    begin, end = _MARKS
-    if begin not in whole or end not in whole:
-        raise MeshError(f"{page} has no marks for the study: insert {begin} and {end}")
-    new = re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: f"{begin}\n\n{text}\n{end}", whole, flags=re.DOTALL)
-    write_whole(page, [new.encode()])
