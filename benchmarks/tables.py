@@ -29,6 +29,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import scipy
 import sklearn
 from catboost import CatBoostClassifier, CatBoostRegressor
@@ -48,6 +49,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from xgboost import XGBClassifier, XGBRegressor
 
+import real_tables
 import table_sets
 from meshnn import MeshClassifier, MeshRegressor
 from table_sets import CLASSIFY, HELD_OUT, REGRESS
@@ -68,18 +70,18 @@ CACHE = Path(__file__).parents[1] / "results" / "tables-peers.json"
 # --- measuring -----------------------------------------------------------------------------------------------------
 
 
-def make(model, task, seed, params):
-    """Return the estimator of this name with default settings."""
+def make(model, task, seed, params, words=()):
+    """Return the estimator of this name with default settings; `words` are the names of the text columns."""
     classes = task == CLASSIFY
     if model == "meshnn":
         return (MeshClassifier if classes else MeshRegressor)(**{"n_jobs": 1, "random_state": seed} | params)
     if model == "CatBoost":
         quiet = {"random_seed": seed, "thread_count": 1, "verbose": 0, "allow_writing_files": False}
-        return (CatBoostClassifier if classes else CatBoostRegressor)(**quiet)
+        return (CatBoostClassifier if classes else CatBoostRegressor)(**quiet, cat_features=list(words) or None)
     if model == "LightGBM":
         return (LGBMClassifier if classes else LGBMRegressor)(random_state=seed, n_jobs=1, verbose=-1)
     if model == "XGBoost":
-        return (XGBClassifier if classes else XGBRegressor)(random_state=seed, n_jobs=1)
+        return (XGBClassifier if classes else XGBRegressor)(random_state=seed, n_jobs=1, enable_categorical=True)
     if model == "HistGB":
         return (HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor)(random_state=seed)
     if model == "RF":
@@ -106,7 +108,12 @@ def measure(name, model, seed, params):
 
 
 def _folds(table, model, seed, params):
-    X, y = table.X, table.y
+    X, y, words = table.X, table.y, real_tables.texts(table.X) if table.real else ()
+    X = real_tables.prepared(model, X) if table.real else X
+
+    def rows(chosen):
+        return X.iloc[chosen] if hasattr(X, "iloc") else X[chosen]
+
     classes = table.task == CLASSIFY
     splitter = (StratifiedKFold if classes else KFold)(FOLDS, shuffle=True, random_state=seed)
     probable = classes and (model != "SVM" or len(X) <= PROBABLE_ROWS)
@@ -116,18 +123,18 @@ def _folds(table, model, seed, params):
     for train, test in splits:
         if model == "SVM" and len(train) > SVM_ROWS:
             train = np.sort(np.random.default_rng(seed).permutation(train)[:SVM_ROWS])
-        fitted, took, wall = _timed(make(model, table.task, seed, params), X[train], y[train])
+        fitted, took, wall = _timed(make(model, table.task, seed, params, words), rows(train), y[train])
         seconds.append(took)
         walls.append(wall)
-        guess[test] = np.ravel(fitted.predict(X[test]))  # CatBoost returns a column
+        guess[test] = np.ravel(fitted.predict(rows(test)))  # CatBoost returns a column
         if probable:
             if model == "SVM":
                 fitted = make_pipeline(StandardScaler(), SVC(probability=True, random_state=seed))
-                fitted.fit(X[train], y[train])
-            chance[np.ix_(test, fitted.classes_.astype(int))] = fitted.predict_proba(X[test])
+                fitted.fit(rows(train), y[train])
+            chance[np.ix_(test, fitted.classes_.astype(int))] = fitted.predict_proba(rows(test))
     if seconds[0] > 1.5 * max(seconds[1:]):  # the first fit of a process includes imports
         train = splits[0][0]
-        _, seconds[0], walls[0] = _timed(make(model, table.task, seed, params), X[train], y[train])
+        _, seconds[0], walls[0] = _timed(make(model, table.task, seed, params, words), rows(train), y[train])
     found = {"seconds": seconds, "wall": walls}
     if not np.isfinite(guess).all() or (probable and not np.isfinite(chance).all()):
         raise FloatingPointError("a prediction is not finite")
@@ -160,7 +167,8 @@ def _probabilities(chance, y):
 def key(name, model, seed):
     """Return a key that depends on the folds, the numbers in the table and the versions of the peers' libraries."""
     table = table_sets.load(name)
-    numbers = zlib.crc32(table.truth.tobytes(), zlib.crc32(table.y.tobytes(), zlib.crc32(table.X.tobytes())))
+    X = pd.util.hash_pandas_object(table.X).to_numpy() if table.real else table.X
+    numbers = zlib.crc32(table.truth.tobytes(), zlib.crc32(table.y.tobytes(), zlib.crc32(X.tobytes())))
     versions = f"sklearn {sklearn.__version__}, numpy {np.__version__}, scipy {scipy.__version__}"
     if model in BOOSTING:
         versions = f"{BOOSTING[model]} {version(BOOSTING[model])}"
