@@ -32,12 +32,29 @@ def agrees(shown: str, real: str) -> bool:
     return re.fullmatch(pattern, "\n".join(masked(real))) is not None
 
 
-def run_page(page: Path, folder: Path, *, show: bool = False) -> list[str]:
-    """Run all blocks of a page in a folder with the examples; return one text per difference."""
+def updated(shown: str, real: str) -> str:
+    """Return the output on a page with the numbers of the real one; lines `...` stay."""
+    lines, place, found = real.strip("\n").splitlines(), 0, []
+    for part in re.split(r"^\.\.\.\n?", shown, flags=re.M):
+        wanted = masked(part)
+        while masked("\n".join(lines[place : place + part.count("\n")])) != wanted:
+            place += 1
+            if place > len(lines):
+                raise ValueError(f"{part!r} is not in the output")
+        found.append("".join(f"{line.rstrip()}\n" for line in lines[place : place + part.count("\n")]))
+        place += part.count("\n")
+    return "...\n".join(found)
+
+
+def run_page(page: Path, folder: Path, *, show: bool = False, write: bool = False) -> list[str]:
+    """Run all blocks of a page in a folder with the examples; return one text per difference.
+
+    With `write`, the numbers of all outputs on the page are replaced by the real ones.
+    """
     shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
     text = page.read_text(encoding="utf-8")
     names: dict[str, object] = {"__name__": "__page__"}
-    wrong = []
+    wrong, new = [], text
     with chdir(folder):
         for block in BLOCK.finditer(text):
             kind, code, shown = block.groups()
@@ -47,6 +64,10 @@ def run_page(page: Path, folder: Path, *, show: bool = False) -> list[str]:
                 print(f"--- {place}\n{real}", end="")
             if shown is not None and not agrees(shown, real):
                 wrong.append(f"{place} prints\n{real}where the page shows\n{shown}")
+            elif shown is not None:
+                new = new.replace(block[0], block[0].replace(shown, updated(shown, real)))
+    if write and new != text:
+        page.write_text(new, encoding="utf-8")
     return wrong
 
 
@@ -73,11 +94,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="+", type=Path)
     parser.add_argument("--show", action="store_true", help="print the real output of every block")
+    parser.add_argument("--write", action="store_true", help="write the numbers of the real outputs to the pages")
     given = parser.parse_args()
     wrong = []
     for page in given.pages:
         with tempfile.TemporaryDirectory() as folder:
-            wrong += run_page(page.resolve(), Path(folder), show=given.show)
+            wrong += run_page(page.resolve(), Path(folder), show=given.show, write=given.write)
     print(*wrong, sep="\n")
     print(f"{len(wrong)} differences in {len(given.pages)} pages")
     return bool(wrong)
