@@ -130,7 +130,7 @@ def read_parquet(
 ) -> tuple[Shards, RowBlock, RowBlock]:  # fmt: skip
     """Read Parquet files on the workers, one file at a time per worker; all workers need the files at the same path.
 
-    Return the rows for training, the held-out rows of `split` and those of its sample. A split requires a single target.
+    Return the rows for training, the held-out rows of `split` and those of its sample. A split requires one target.
     """
     from distributed import as_completed
 
