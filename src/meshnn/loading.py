@@ -1,4 +1,4 @@
-"""`load`: from a `.mesh` file to the model it holds."""
+"""`load`: read a model from a `.mesh` file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ __all__ = ["from_tree", "load", "load_fitted"]
 def load(path: str | PathLike[str]) -> Any:
     """Return the estimator (`MeshClassifier`, `MeshSequenceRegressor`, ...) or `Mesh` that was saved.
 
-    A checkpoint gives its best model so far.
-
-    Nothing in a file is ever run, and a file that is damaged, altered or from a newer version is refused.
+    From a checkpoint, return the best model so far. No code in a file is executed. A file that is damaged, altered or
+    from a newer version is refused.
 
     Examples
     --------
@@ -35,14 +34,14 @@ def load(path: str | PathLike[str]) -> Any:
 
 
 def load_fitted(path: str | PathLike[str]) -> Any:
-    """Return the same without scikit-learn: an estimator can only be inspected and predict.
+    """Load a model without scikit-learn: an estimator can predict and be inspected, but not fitted.
 
-    Forecasters are refused: they have many nets, and no rows to predict.
+    Forecasters are refused, because they have several nets and predict no rows.
     """
     found = from_tree(path, storage.read(path), fitted=True)
     if hasattr(found, "forecast"):
         raise FileError(
-            f"{as_path(path)[1]} holds a forecaster, which goes on with a series; meshnn info shows it, "
+            f"{as_path(path)[1]} holds a forecaster, which cannot predict rows; meshnn info shows it, "
             "meshnn.load(path).forecast(horizon) uses it in Python"
         )
     return found
@@ -68,10 +67,10 @@ def from_tree(path: str | PathLike[str], tree: storage.Tree, fitted: bool = Fals
     others |= {model.kind: model for model in (MeshForecaster, MeshStreamClassifier, MeshStreamRegressor)}
     kind, shown = tree.get("kind"), as_path(path)[1]
     if not isinstance(kind, str) or kind not in {**estimators, **others}:
-        raise FileError(f"{shown} holds {str(kind)[:40]!r}, which this version of meshnn does not know; upgrade meshnn")
+        raise FileError(f"{shown} holds {str(kind)[:40]!r}, which this version of meshnn cannot read; upgrade meshnn")
     try:
         return others[kind].from_tree(tree) if kind in others else estimator(estimators[kind](), tree)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         what = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         what = shorten(what, 300, placeholder=" ...")
-        raise FileError(f"{shown} does not hold a {kind} that makes sense ({what}); save it again") from None
+        raise FileError(f"{shown} does not hold a valid {kind} ({what}); save it again") from None

@@ -364,7 +364,7 @@ class Mesh(StreamingNet):
         if what != "states" or begin is not None:
             counts = np.ones(ticks, np.bool_) if what == "every" else np.arange(ticks) == ticks - 1
             timing = Timing.at(counts, begin is not None, return_state)
-        engine = self._engines.follow(ticks, timing, whole=what == "states")
+        engine = self._engines.forward_engine(ticks, timing, whole=what == "states")
         found, end = engine.run(self._current(), X, what, begin, threads)
         found = found[0] if what == "last" else found
         return (found, end) if return_state else found

@@ -103,7 +103,7 @@ def test_too_little_memory(mesh, batch, monkeypatch):
     monkeypatch.setattr(module, "available_memory", lambda: 10**12)
     needed = m._engines.candidates("adjoint", 6, (src, dst), 100, None).plan.cost.bytes
     monkeypatch.setattr(module, "available_memory", lambda: int(needed) - 1)
-    with pytest.raises(MemoryLimitError, match=r'"adjoint" for 11025 edges would need .*; ask for fewer edges'):
+    with pytest.raises(MemoryLimitError, match=r'"adjoint" for 11025 edges would need .*; request fewer edges'):
         m.growth_scores(*batch, src=src, dst=dst, gradient="adjoint")
 
 

@@ -176,11 +176,11 @@ def test_the_rate_is_lowered_before_patience_ends_a_run(schedule, size, patience
     first = said[0][0]
     assert said == [(first, f"{reason}: the learning rate is reduced to 0 over {epochs} epochs"),
                     (first + epochs, f"stopped: {reason}")]  # fmt: skip
-    before = Adam(schedule=schedule).share_of_rate(first / most)
+    before = Adam(schedule=schedule).schedule_factor(first / most)
     batches = 1 if size is None else 4
     for row in rows:
         if row.epoch > first:
-            last = Adam(schedule=schedule).share_of_rate((row.epoch - first - 1 / batches) / epochs)
+            last = Adam(schedule=schedule).schedule_factor((row.epoch - first - 1 / batches) / epochs)
             assert row.learning_rate == pytest.approx(1e-12 * before * last, rel=1e-6, abs=0)
 
 

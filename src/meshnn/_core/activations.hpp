@@ -1,7 +1,7 @@
 // Activations phi(t) and their derivatives for rows of samples. Codes as in meshnn/codes.py.
 //
 // The kink of relu, leaky_relu and elu at 0 takes the derivative from the left, as PyTorch does. Derivatives are
-// computed from exp(-|t|) and never from 1 - phi, which has only rounding errors where a neuron is saturated.
+// computed from exp(-|t|) and never from 1 - phi, which is mostly rounding error in saturated neurons.
 #pragma once
 #include "elementary.hpp"
 

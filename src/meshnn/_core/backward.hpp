@@ -28,7 +28,7 @@ template <int B, class T> INLINE void outer_block(const T* panel, i64 stride, co
     add_first(to[0], a0, count), add_first(to[1], a1, count), add_first(to[2], a2, count), add_first(to[3], a3, count);
 }
 // Rows first to last of a run: a product of two matrices. The rows that its entries read are transposed into a panel, samples
-// outermost, so that nothing has to be summed across a register.
+// outermost, so that no sum across a register is needed.
 template <class T> NOINLINE void correlate_run(const Lists& o, u32 first, u32 last, const T* V, const T* S, T* g, T* panel, int lanes) {
     constexpr i64 side = SIDE / sizeof(T), wide = WIDE / sizeof(T);
     i64 begin = o.ptr[first], count = (i64)o.ptr[first + 1] - begin;
@@ -90,7 +90,7 @@ template <class T> struct BackwardChunk : Chunk<T> {
     INLINE i64 first_output() const { return p.n - outputs; }
 
     // -- losses -----------------------------------------------------------------------------------------------------------
-    // Loss of the outputs of tick k, with its target and share; its gradient goes to O(k).
+    // Loss of the outputs of tick k, with its target and sample weight (share); its gradient goes to O(k).
     double loss_at(const Batch<T>& b, i64 k) {
         T* share = m.share + (b.share_ticks > 1 ? k - 1 : 0) * L;
         if (b.at_ticks && !any(share)) {

@@ -136,7 +136,7 @@ template <class T> Status loss_call(Engine& e, LossCall& call) {
     });
 }
 
-// -- the derivative against a given gradient of the outputs, for layers of other libraries ---------------------------------------------
+// -- vector-Jacobian products, for layers of other libraries ---------------------------------------------------------------------------
 template <class T> Status vjp_call(Engine& e, VjpCall& call) {
     const Plan& p = *e.plan;
     const View<T>&slopes = as<T>(call.slopes), &grad = as<T>(call.grad), &grad_X = as<T>(call.grad_X);

@@ -1,7 +1,7 @@
 // States: s_k = phi(s_{k-1} A) on the rows of a plan, for one chunk of samples at a time.
 //
 // Inputs are held or differ per tick; states before the first tick are 0 or given. A sample may end early: its states
-// are 0 from then on, so that a net that grows without bounds on the padding of a short sequence does not affect sums.
+// are then set to 0, so that a net that diverges on the padding of a short sequence does not affect sums.
 #pragma once
 #include "activations.hpp"
 #include "core.hpp"
@@ -37,7 +37,7 @@ template <int B, class T> INLINE void pull_tile_piece(const Lists& o, u32 r, con
     store(row(target, j0) + lane, a0), store(row(target, j1) + lane, a1);
     store(row(target, j2) + lane, a2), store(row(target, j3) + lane, a3);
 }
-// `lanes` is how many samples of a row count; the others become 0.
+// `lanes` is the number of valid samples of a row; the others become 0.
 template <class T> INLINE void pull_tile(const Lists& o, u32 r, const T* w, const T* source, const T* seeds, T* target, int lanes) {
     if constexpr (WIDE >= ROW)
         if (lanes == LANES<T>) return pull_tile_piece<ROW>(o, r, w, source, seeds, target, 0);

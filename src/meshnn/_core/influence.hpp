@@ -13,7 +13,7 @@
 #include "stream_structs.hpp"
 
 namespace {
-// -- loops over plain arrays, in vectors of our own: the compiler may not reorder a sum --------------------------------
+// -- loops over plain arrays with explicit vectors, because the compiler may not reorder a sum -------------------------
 template <class T> INLINE Half<T> half_of(Vec<T> x) { return partial_dot(Pack<T, VECTOR_BYTES>{{x}}, fill<T, VECTOR_BYTES>(T(1))); }
 template <class T> INLINE T sum_vec(Vec<T> x) { return sum_of<T>(half_of<T>(x)); }
 template <class T> INLINE T dot(const T* x, const T* y, i64 count) {

@@ -4,8 +4,8 @@
 //   Adam      m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g g,  w -= rate m' / (sqrt(v') + epsilon), m' and v' unbiased
 //   momentum  m = b1 m + g,           w -= rate m, or Nesterov's w -= rate (g + b1 m)
 //
-// l1 then shrinks every weight by the length of its own step (proximal), so that zeros are exact. The velocity of momentum
-// is a sum of gradients without the rate: a rate that falls slows the weights down at once.
+// l1 is then applied as a proximal step with the step size of each weight, so that zeros are exact. The velocity of momentum
+// is a sum of gradients that does not contain the rate, so that a lower rate takes effect immediately.
 #pragma once
 #include "core.hpp"
 #include "simd.hpp"

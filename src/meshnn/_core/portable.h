@@ -3,13 +3,13 @@
      s  (NEURONS)      states                J  influences d s / d theta: a column per parameter, on the rows it reaches
      d  (ROWS)         slopes of a tick      h  (PARAMETERS) dy / dtheta of one output
 
-   Rows are neurons that are not clamped. Parameters that reach the same rows are a group; a group has a list of the edges
-   among its rows. Every operation is rounded to float, and sums run in the order of the lists.
+   Rows are neurons that are not clamped. A group consists of the parameters that reach the same rows, and has a list of the
+   edges between these rows. Every operation is rounded to float, and sums are computed in the order of the lists.
 
-   Updates by the filter, and of any learner, are in portable_learn.h.
+   The filter and the update of every learner are in portable_learn.h.
 
-   This is the only source: the core compiles it for nets of any size (portable.c defines NET_ sizes, flags and settings as
-   fields of the learner, net_ tables as pointers), and export copies it into headers for one net, with constants instead,
+   The core compiles this file for nets of any size (portable.c defines NET_ sizes, flags and settings as fields of the
+   learner, and net_ tables as pointers). The export copies its functions into headers for one net, with constants instead;
    see portable_math.h. NET_ARRAY(name, size) declares a local array; the core has a buffer for each. */
 #include "portable_math.h"
 
@@ -26,13 +26,13 @@ static inline float net_weight(const net_learner *l, net_index k) {
     }
 }
 
-/* the standard deviation, 0 if the number has always been the same */
+/* the standard deviation; 0 if all values so far were the same */
 static inline float net_deviation(float mean, float variance) {
     const float deviation = net_sqrt(variance);
     return deviation > 1e-06f * net_abs(mean) ? deviation : 0.0f;
 }
 
-/* x with mean 0 and variance 1, clipped to `cut`; `missing` where it is not finite or has never varied */
+/* x scaled to mean 0 and variance 1 and clipped to `cut`; `missing` if x is not finite or all values were the same */
 static inline float net_standardise(float x, const float *moments, net_index n, net_index i, float cut, float missing) {
     const float deviation = net_deviation(moments[n + i], moments[2u * n + i]);
     if (deviation > 0.0f && net_finite(x)) {
@@ -41,7 +41,7 @@ static inline float net_standardise(float x, const float *moments, net_index n, 
     return missing;
 }
 
-/* update the moments, rows of n: samples seen, mean, variance; count, mean and squares of a block, and its outliers */
+/* update the moments, rows of n: count, mean, variance; and of the current block: count, mean, squares, outliers */
 static inline void net_observe(const float *given, float *moments, net_index n) {
     net_index i;
     for (i = 0u; i < n; i++) {
@@ -62,7 +62,7 @@ static inline void net_observe(const float *given, float *moments, net_index n) 
         delta = value - m[4u * n];
         m[4u * n] += delta / m[3u * n];
         m[5u * n] += delta * (value - m[4u * n]);
-        if (m[3u * n] >= 128.0f) { /* start again from a block of outliers, or one that varies far less */
+        if (m[3u * n] >= 128.0f) { /* restart from a block of outliers or with a far smaller variance */
             const float block = m[5u * n] / 128.0f;
             const int varied = net_deviation(m[4u * n], block) > 0.0f;
             if (m[6u * n] > 0.5f * 128.0f || (varied && block < 1e-04f * m[2u * n])) {
@@ -101,7 +101,7 @@ static inline void net_pull(const net_learner *l, const float *J, const float *w
     }
 }
 
-/* the same for four columns: lists and weights are read only once */
+/* the same for four columns, which read lists and weights only once */
 static inline void net_pull_four(const net_learner *l, const float *J, const float *w, net_index first, net_index size,
                                  float *column) {
     net_index k, e = net_sub_ptr[first];
@@ -210,7 +210,7 @@ static inline void net_step(net_learner *l, const float x[NET_INPUTS], float y[N
     if (!NET_FROZEN) {
         total = 0.0f;
         for (i = 0u; i < NET_NEURONS; i++) total += l->s[i] * 0.0f;
-        if (total != 0.0f) { /* NaN: some state is not finite */
+        if (total != 0.0f) { /* NaN: a state is not finite */
             net_reset(l);
             l->clock[3] += 1u;
         }
@@ -228,7 +228,7 @@ static inline void net_step(net_learner *l, const float x[NET_INPUTS], float y[N
     }
 }
 
-/* g = dE / dy; whether there is anything to learn */
+/* g = dE / dy; return whether a target is given */
 static inline int net_slopes(const net_learner *l, const float *target, float *g) {
     const float *y = l->s + (NET_NEURONS - NET_OUTPUTS);
     int some = 0;
@@ -262,7 +262,7 @@ static inline int net_slopes(const net_learner *l, const float *target, float *g
     return some;
 }
 
-/* the gradient of the loss by the parameters; whether there is anything to learn */
+/* the gradient of the loss with respect to the parameters; return whether a target is given */
 static inline int net_gradient(const net_learner *l, const float *target, float *grad) {
     NET_ARRAY(g, NET_OUTPUTS);
     NET_ARRAY(h, NET_PARAMETERS);
@@ -278,7 +278,7 @@ static inline int net_gradient(const net_learner *l, const float *target, float 
     return 1;
 }
 
-/* clip the norm of the gradient to NET_CLIP; whether it is finite */
+/* clip the norm of the gradient to NET_CLIP; return whether the gradient is finite */
 static inline int net_shorten(const net_learner *l, float *grad) {
     float most = 0.0f, total = 0.0f, norm, shrink = 1.0f, grow = 1.0f;
     net_index k;
@@ -287,7 +287,7 @@ static inline int net_shorten(const net_learner *l, float *grad) {
         if (!net_finite(grad[k])) return 0;
         if (net_abs(grad[k]) > most) most = net_abs(grad[k]);
     }
-    if (most > 1.152921504606847e+18f) { /* squares would overflow: scale by 2 to the power -64 and back */
+    if (most > 1.152921504606847e+18f) { /* squares would overflow: scale by 2^-64 and back */
         shrink = 5.421010862427522e-20f;
         grow = 1.8446744073709552e+19f;
     }

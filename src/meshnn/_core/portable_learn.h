@@ -1,13 +1,13 @@
 /* Learning from a target: the extended Kalman filter, and the update of every learner.
 
-     P  (COVARIANCES)  covariance, the upper half row by row: P[i, i], P[i, i + 1], ...     u = P h, S = h' P h
+     P  (COVARIANCES)  covariance, the upper triangle by rows: P[i, i], P[i, i + 1], ...     u = P h, S = h' P h
 
-   The extended Kalman filter takes one output after the other: for independent noise that is equal to a joint update. A
-   label is learned by its logistic loss, and only the net is linearised: alpha = target - p(y + S alpha). A class among
-   several is such a label of the margin y_c - log(sum of exp(y_j) over j != c). */
+   The extended Kalman filter processes one output after the other, which for independent noise equals a joint update. A
+   label has the logistic loss, and only the net is linearised: alpha = target - p(y + S alpha). With several classes, the
+   label belongs to the margin y_c - log(sum of exp(y_j) over j != c). */
 #include "portable.h"
 
-/* u = P h; return h' P h. Two rows at once, each sum in the order of one row after the other */
+/* u = P h; return h' P h. Two rows at a time, with every sum in the order of one row after the other */
 static inline float net_multiply(const net_learner *l, const float *h, float *u) {
     const float *P = l->P;
     float S = 0.0f;
@@ -34,7 +34,7 @@ static inline float net_multiply(const net_learner *l, const float *h, float *u)
     return S;
 }
 
-/* set the covariances of parameter k to 0; those of all parameters if there is no k */
+/* set the covariances of parameter k to 0; of all parameters if k is NET_PARAMETERS */
 static inline void net_isolate(net_learner *l, net_index k) {
     float *P = l->P;
     net_index i, j;
@@ -46,7 +46,7 @@ static inline void net_isolate(net_learner *l, net_index k) {
     }
 }
 
-/* P -= share u u'. A variance that one sample reduces to almost nothing is rounding error: it loses its covariances */
+/* P -= share u u'. If rounding errors reduce a variance to almost 0, its covariances are set to 0 */
 static inline void net_subtract(net_learner *l, const float *u, float share) {
     float *p = l->P;
     int lost = 0;
@@ -74,7 +74,7 @@ static inline void net_subtract(net_learner *l, const float *u, float share) {
     }
 }
 
-/* return S, or NaN; add the changes by this sample so far to y; agreement of h with the last change */
+/* return S, or NaN; add the effect of this sample's changes so far to y; agreement: h times the last change */
 static inline float net_spread(net_learner *l, const float *h, float *u, const float *moved, float *y, float *agreement) {
     float S = net_multiply(l, h, u), shift = 0.0f;
     net_index k;
@@ -97,7 +97,7 @@ static inline float net_spread(net_learner *l, const float *h, float *u, const f
     return S;
 }
 
-/* alpha = target - p(y + S alpha), by Newton steps within bounds; p and its slope p (1 - p), before and after */
+/* solve alpha = target - p(y + S alpha) by Newton steps within bounds; p and its slope p (1 - p), before and after */
 static inline float net_logistic(float y, float S, float target, float p[2], float slope[2]) {
     float alpha = 0.0f, low = 0.0f, high = 0.0f;
     int step;
@@ -127,7 +127,7 @@ static inline float net_logistic(float y, float S, float target, float p[2], flo
     return alpha;
 }
 
-/* learn one number y with derivatives h, output c, from its target; whether it was learned */
+/* update the parameters from the target of output c with value y and derivatives h; return whether it succeeded */
 static inline int net_take(net_learner *l, const float *h, float *u, float *moved, net_index c, float y, float target,
                            float *agreement) {
     const float S = net_spread(l, h, u, moved, &y, agreement);
@@ -151,7 +151,7 @@ static inline int net_take(net_learner *l, const float *h, float *u, float *move
         float judged = noise;
         (void)expected;
         if (NET_TAILS > 0.0f) {
-            /* an error far beyond the expected one is assumed to be noise */
+            /* an error far above the expected one is assumed to be noise */
             const float weight = (NET_TAILS + 1.0f) / (NET_TAILS + error * error / expected);
             if (weight < 1.0f) judged = expected / weight - S;
         }
@@ -179,7 +179,7 @@ static inline int net_take(net_learner *l, const float *h, float *u, float *move
     return 1;
 }
 
-/* after a sample: adapt q to the agreement of changes, let variances grow by q, decay the parameters a little */
+/* after a sample: adapt q to the agreement of changes, add q to the variances, decay the parameters slightly */
 static inline void net_forget(net_learner *l, const float *moved, float agreement) {
     float q, steep, fade, *P = l->P;
     net_index k;
@@ -208,7 +208,7 @@ static inline void net_forget(net_learner *l, const float *moved, float agreemen
     l->memo[0] += 1.0f;
 }
 
-/* the margin of a class over the others; g = its derivative by all outputs */
+/* the margin of a class over the others; g is its derivative with respect to all outputs */
 static inline float net_margin(const net_learner *l, net_index label, float *g) {
     const float *y = l->s + (NET_NEURONS - NET_OUTPUTS);
     float top = y[label == 0u ? 1u : 0u], total = 0.0f;
@@ -226,7 +226,7 @@ static inline float net_margin(const net_learner *l, net_index label, float *g) 
     return y[label] - (top + net_log(total));
 }
 
-/* an update of the filter */
+/* an update by the filter */
 static inline void net_filter(net_learner *l, const float *target) {
     NET_ARRAY(h, NET_PARAMETERS);
     NET_ARRAY(u, NET_PARAMETERS);

@@ -11,8 +11,8 @@
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16
 #error "net: float must be computed as float; on 32-bit x86 compile with -msse2 -mfpmath=sse"
 #endif
-/* No fused multiply-adds: they round once where other machines round twice. No calls of memcpy and memset for loops that
-   copy and fill: there may be no library. */
+/* No fused multiply-adds, because they round once where other machines round twice. Loops that copy or fill must not become
+   calls of memcpy and memset, because there may be no library. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
@@ -108,7 +108,7 @@ static inline float net_log(float x) {
     return (float)k * 0.693359375f + ((float)k * -0.00021219444f + net_log_series((m - 1.0f) / (m + 1.0f)));
 }
 
-/* the square root, rounded correctly also where neither processor nor library has it; 0 where x is not above 0 */
+/* the correctly rounded square root, also without an instruction or library function; 0 if x is not above 0 */
 static inline float net_sqrt(float x) {
     uint32_t u, root = 0u, twice = 0u, bit;
     int32_t e;

@@ -1,5 +1,6 @@
-/* Saving and restoring an exported learner: 32 bytes of head, its floats in the order of the struct, CRC-32; numbers have
-   four bytes, the lowest first. meshnn/export/snapshot.py reads and writes the same. The core does not compile this file. */
+/* Saving and restoring an exported learner: a header of 32 bytes, the floats in the order of the struct, CRC-32; all numbers
+   are little-endian with four bytes. meshnn/export/snapshot.py reads and writes the same format. The core does not compile
+   this file. */
 
 static inline void net_put(unsigned char *bytes, uint32_t at, uint32_t word) {
     bytes[at] = (unsigned char)(word & 255u);

@@ -3,7 +3,7 @@
 //   Vec<T>      one register of the instruction set
 //   Pack<T, B>  B bytes in registers; a row is Pack<T, ROW>: 64 samples of float or 32 of double
 //
-// No header of the C++ library is used: nothing of it has to be linked, and templates live in an anonymous namespace so
+// No header of the C++ library is used, so that nothing of it must be linked. Templates are in an anonymous namespace, so
 // that the linker never merges the code of two instruction sets.
 #pragma once
 #include <math.h>
@@ -158,7 +158,7 @@ template <class T, class Index> INLINE void transpose(const T* from, i64 from_st
     }(typename MakeIndices<n>::type{});
 }
 
-// to[:count] += x[:count]; elements behind it are not changed
+// to[:count] += x[:count]; later elements are not changed
 PACKS void add_first(T* to, const Pack<T, B>& x, i64 count) {
     constexpr int n = WIDTH<T>;
     if (count >= B / (i64)sizeof(T)) {

@@ -1,6 +1,6 @@
 // Samples of B parallel streams: compute states, carry the influences forward, learn.
 //
-// No stored number can remain infinite or NaN: a state that is not finite is set to 0 with its influences, a gradient
+// No stored number remains infinite or NaN: a state that is not finite is set to 0 with its influences, a gradient
 // that is not finite is skipped, its norm is clipped to `clip`, and the filter limits its variances and parameters.
 #pragma once
 #include "kalman.hpp"
@@ -47,7 +47,7 @@ template <class T> INLINE void read_weights(const Streams<T>& self) {
     T* __restrict w = self.w;
     for (i64 p = 0; p < self.plan.weight_index.size; ++p) w[p] = values[index[p]];
 }
-// One sample of stream b. Returns the states, of which the last are the outputs. A peek runs on a copy of them.
+// Run one sample of stream b; return the states, of which the last are the outputs. A peek uses a copy of the states.
 template <class T> T* run_sample(const Streams<T>& self, i64 b, const T* x, bool carry, bool peek) {
     StreamState& state = self.state;
     const StreamPlan& plan = self.plan;

@@ -324,7 +324,7 @@ class BaseMesh(Parameters, Outputs):
             if refused or not isinstance(samples, InMemorySamples):
                 self._laplace = refused
                 return
-            self._laplace = Laplace.of(mesh, samples, trainer.best.penalties, trainer.choice.solver.wants_float64)
+            self._laplace = Laplace.of(mesh, samples, trainer.best.penalties, trainer.choice.solver.needs_float64)
         except MeshError as error:  # the net itself is fitted
             self._laplace = str(error)
 

@@ -95,12 +95,12 @@ class NetBuilder:
             mesh = make("float32", "tanh" if automatic else p.activation)
             live, columns = len(mesh.live_parameters()), self.loss.columns(n_outputs)
             choice = choose_solver(self.settings, live, count, columns, noisy)
-            if choice.solver.wants_float64:
+            if choice.solver.needs_float64:
                 break
         # Second-order steps need the accuracy of float64. Other solvers are twice as fast in float32, which does not
         # matter for small data.
         small = not stream and n_samples <= 256 and mesh.topology.n_edges * n_samples <= 100_000
-        fitting = "float64" if small or choice.wants_float64 else "float32"
+        fitting = "float64" if small or choice.needs_float64 else "float32"
         return make(fitting, self._activation(mesh, choice, count) if automatic else p.activation), choice
 
     def start(self, mesh: Mesh, weights: Array) -> Array:
@@ -148,7 +148,7 @@ class NetBuilder:
         Kinks disturb second-order steps and small nets, and extrapolate badly from few samples.
         """
         count = mesh.topology.n_hidden
-        if choice.wants_float64 or count < 8 or n_samples <= 100:
+        if choice.needs_float64 or count < 8 or n_samples <= 100:
             return "tanh"
         return [("relu", "elu")[k % 2] for k in range(count)]
 

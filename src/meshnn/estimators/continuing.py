@@ -34,7 +34,7 @@ def warm_start_settings(model: BaseMesh, settings: Settings) -> tuple[Choice, Se
     asked = settings.asked != "auto"
     solver = next(each for each in settings.candidates if asked or each.name == model.solver_)
     choice = Choice(solver, "as asked for" if asked else "same solver as in the previous fit")
-    state = model._solver_state if solver.warms and solver.name == model.solver_ else None
+    state = model._solver_state if solver.warm_starts_with_memory and solver.name == model.solver_ else None
     if isinstance(settings.l2, str) and not model._l2_searched:  # previously given, now to be searched
         return choice, settings, ("", None)
     if settings.l2 == "auto" and (state is None or state["penalties"] is None):
@@ -97,7 +97,7 @@ def attach_checkpoint(
             done = "a finished run" if trainer.finished else f"a run after {len(trainer.history)} rows"
             print(f"resuming from the checkpoint {checkpoint.path}: {done}", file=sys.stderr)
         if resumed.epochs < trainer.epochs and (
-            trainer.finished or trainer.changes or trainer.choice.solver.comes_to_rest
+            trainer.finished or trainer.changes or trainer.choice.solver.decays_to_zero
         ):
             what = f"max_epochs was {resumed.epochs} when this run began and is {trainer.epochs} now"
             ended = f": the run had ended ({trainer.history[-1].note}); delete the checkpoint to start a new run"

@@ -1,4 +1,4 @@
-"""`MeshSequenceClassifier` and `MeshSequenceRegressor`: the estimators of rows with sequences and recurrent graphs."""
+"""`MeshSequenceClassifier` and `MeshSequenceRegressor`: estimators of sequences with recurrent graphs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from meshnn.training.structure.runtime import as_policies
 
 
 def recurrent(kind: Any, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
-    """Return a graph by name; hidden="auto" is at most 20 neurons, fewer beyond 500 edges, but at least 4.
+    """Return a named graph; hidden="auto" is 20 neurons, fewer if these have more than 500 edges, but at least 4.
 
-    In a "chain" every neuron reads the inputs, itself and the one before it: a delay line that learns. "columns" have
-    no links, and in a "mesh" every pair of neurons is connected.
+    In a "chain" every neuron reads the inputs, itself and the previous neuron: a trainable delay line. "columns" have
+    no links to each other, and in a "mesh" every pair of neurons is connected.
     """
     kind = known("mesh", kind or "chain", SequenceBuilder.named_graphs)
 
@@ -51,32 +51,32 @@ def recurrent(kind: Any, hidden: Any, n_inputs: int, n_outputs: int) -> Topology
 
 
 def delay(topology: Topology, causal: bool) -> int:
-    """Return the ticks after which a step has reached the outputs through every hidden neuron, by its shortest path.
+    """Return the number of ticks until a step influences the outputs through every hidden neuron (shortest paths).
 
-    If `causal`, by the shortest path of all: then no later step is seen.
+    If `causal`, return the number of ticks until it influences an output at all, so that no later step has an effect.
     """
     t = topology
-    wired = (t.src != t.n_inputs) | (not t.bias)  # the bias is there from the first tick on
-    there = birth_ticks(t.n_neurons, t.n_clamped, t.src[wired], t.dst[wired])
-    paths = (there + t._distance)[t.hidden]
+    kept = (t.src != t.n_inputs) | (not t.bias)  # without the bias, whose influence is not that of a step
+    first_tick = birth_ticks(t.n_neurons, t.n_clamped, t.src[kept], t.dst[kept])
+    paths = (first_tick + t._distance)[t.hidden]
     paths = paths[paths < NEVER]
     if causal or len(paths) == 0:
-        reached = there[t.outputs]
+        reached = first_tick[t.outputs]
         return int(reached.min()) - 1 if (reached < NEVER).any() else 0
     return int(paths.max()) - 1
 
 
 class SequenceBuilder(NetBuilder):
-    """Makes recurrent nets: graphs by name, ticks for the longest sequence, weights that remember."""
+    """Builds recurrent nets: named graphs, ticks for the longest sequence, initial weights with memory."""
 
     named_graphs = ("chain", "columns", "mesh")
-    decided_by_mesh = ("activation",)  # `ticks` are those of a step
+    decided_by_mesh = ("activation",)  # not `ticks`, which is the number per step
 
     def start(self, mesh: Mesh, weights: Array) -> Array:
-        """Return the weights to begin with: self-loops and links that remember.
+        """Return the initial weights, with large weights of self-loops and links.
 
-        Drawn like the others they would be near 0 where a neuron has many inputs, and nothing seen some steps ago
-        would be left to learn from. Columns forget at different rates. Chosen by cross-validation on training sets.
+        With random weights, which are near 0 if a neuron has many inputs, states would decay within a few steps.
+        Columns get different time constants. The values were chosen by cross-validation on training sets.
         """
         t, found = mesh.topology, weights.copy()
         loops = t.src == t.dst
@@ -92,21 +92,21 @@ class SequenceBuilder(NetBuilder):
         return [self.params.hidden]
 
     def _activation(self, mesh: Mesh, choice: Choice, n_samples: int) -> Any:
-        return "tanh"  # a neuron that feeds itself must not grow without bounds
+        return "tanh"  # bounded, because a neuron with a self-loop could diverge
 
     def _graph(self, hidden: Any, n_inputs: int, n_outputs: int) -> Topology:
         return recurrent(self.params.mesh, hidden, n_inputs, n_outputs)
 
     def _ticks(self, topology: Topology) -> int:
         p, causal = self.params, self.params.readout == "all"
-        # a graph that changes may get an edge from an input to an output, which would see the future
-        late = 0 if causal and as_policies(p.structure) else delay(topology, causal)
-        self.reading = Reading.of(1 if p.ticks is None else p.ticks, late, p.readout)
+        # policies may add an edge from an input to an output; with a delay, it would carry later steps into an output
+        output_delay = 0 if causal and as_policies(p.structure) else delay(topology, causal)
+        self.reading = Reading.of(1 if p.ticks is None else p.ticks, output_delay, p.readout)
         return int(self.reading.ticks(self.longest))
 
 
 class SequenceMixin(BaseMesh):
-    """In front of an estimator of rows, makes it one of sequences."""
+    """Turns an estimator of rows into an estimator of sequences."""
 
     readout: str
     _preprocessing_type = SequencePreprocessing
@@ -122,7 +122,7 @@ class SequenceMixin(BaseMesh):
         if not isinstance(y, Ragged):
             return super()._targets(y, sample_weight, first)
         targets, weight, n_outputs = super()._targets(y.data, y.per_row(sample_weight), first)
-        return Ragged(targets, y.offsets, weight), sample_weight, n_outputs  # weights of classes are those of steps
+        return Ragged(targets, y.offsets, weight), sample_weight, n_outputs  # class weights apply to steps
 
     def _original_y(self, targets: Any) -> Any:
         stepwise = isinstance(targets, Ragged)
@@ -154,32 +154,32 @@ class SequenceMixin(BaseMesh):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
-    """A classifier of sequences: a recurrent mesh that reads one step after the other.
+    """A classifier of sequences: a recurrent mesh that processes one step after the other.
 
     `X` is a list of arrays (length, features), of any lengths, or one array (samples, length, features); arrays without
     the last axis have one feature. Features are scaled by mean and spread of all steps of the training set.
 
-    A step lasts for one tick of the net (`ticks`); the last input is repeated for more ticks, until its effect has
-    reached the outputs through every hidden neuron. `predict` takes any length, also longer ones than were learned.
+    A step lasts for one tick of the net (`ticks`). The last input is repeated for more ticks, until it influences the
+    outputs through every hidden neuron. `predict` accepts any length, also longer ones than in training.
 
     Parameters
     ----------
     hidden : "auto" or int
-        Hidden neurons of a graph that is named. "auto" is 20, fewer if that would make more than 500 edges.
+        Number of hidden neurons of a named graph. "auto" is 20, fewer if these have more than 500 edges.
     mesh : None, "chain", "columns", "mesh", Topology, Mesh or callable
-        "chain", the default: neurons in a row, each of which reads the inputs, itself and the one before it.
-        "columns": the inputs and itself. "mesh": everything feeds everything. Or any graph, or a callable of
-        (n_inputs, n_outputs) that makes one. The ticks of a Mesh are ignored: the sequences decide them.
+        "chain", the default: every hidden neuron reads the inputs, itself and the previous neuron. "columns": the
+        inputs and itself. "mesh": all neurons. Or any graph, or a callable of (n_inputs, n_outputs) that returns one.
+        The ticks of a Mesh are ignored, because they depend on the length of the sequences.
     ticks : int, optional
-        Ticks that a step lasts for, 1 by default.
+        Number of ticks per step, 1 by default.
     activation : str, or list of str for the hidden neurons
         "auto" is tanh.
     readout : "last", "mean" or "all"
-        When the outputs are read: after the last step; as the mean over all steps; or after every step, so that each
-        has an answer of its own: then y is a list of arrays (length,), or an array (samples, length), and so are
-        predictions. Such an answer depends on nothing that comes later.
+        When the outputs are read: after the last step, as the mean over all steps, or after every step. With "all",
+        y and the predictions are lists of arrays (length,) or arrays (samples, length), and the prediction of a step
+        does not depend on later steps.
     class_weight : None, "balanced" or dict
-        With readout="all", of the steps of a class.
+        With readout="all", the weights apply to steps.
     **others
         As for `MeshClassifier`: solver, batch_size, max_epochs, l1, l2, early_stopping, structure, callbacks,
         sample_weight in `fit`, ... There is no `partial_fit`.
@@ -187,7 +187,7 @@ class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
     Attributes
     ----------
     mesh_ : Mesh
-        Its `ticks` are those of the longest sequence of the fit.
+        Its `ticks` are those of the longest training sequence.
     history_, classes_, n_iter_, n_features_in_, solver_, solver_reason_, l2_, best_restart_
 
     Examples
@@ -207,11 +207,11 @@ class MeshSequenceClassifier(SequenceMixin, MeshClassifier):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MeshSequenceRegressor(SequenceMixin, MeshRegressor):
-    """A regressor of sequences: a recurrent mesh that reads one step after the other.
+    """A regressor of sequences: a recurrent mesh that processes one step after the other.
 
     Sequences, graphs, ticks and readouts are those of `MeshSequenceClassifier`, losses those of `MeshRegressor`. With
-    readout="all" each step has a value (or several): y is a list of arrays (length,) or (length, n_outputs), or an
-    array (samples, length) or (samples, length, n_outputs), and so are predictions.
+    readout="all" each step has one or several values: y and the predictions are lists of arrays (length,) or
+    (length, n_outputs), or arrays (samples, length) or (samples, length, n_outputs).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Estimators as trees of plain values and arrays, and back. Trees may come from anywhere: everything is checked."""
+"""Estimators as trees of plain values and arrays, and back. Files are not trusted, so every value is validated."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class PartialFitState:
 
 @dataclass
 class ModelState:
-    """Facts about a fit; most are attributes of the estimator with an underscore at the end."""
+    """Results of a fit; most are fitted attributes of the estimator."""
 
     n_iter: state.Count
     l2: state.FromZero
     best_restart: state.Count
-    solver: tuple[str, str]  # and the reason
+    solver: tuple[str, str]  # name and reason
     stream: PartialFitState
     importances: Annotated[Array, state.Vector("columns", "float64", state.Interval(0, math.inf, "[)"))] | None
     target: str | None
 
 
 def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
-    """Return a fitted estimator as plain values and arrays; with other parameters of its net, if given."""
+    """Return a fitted estimator as plain values and arrays, with `parameters` instead of its own if given."""
     from importlib.metadata import version
 
     model: Any = estimator
@@ -94,7 +94,7 @@ def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
 
 
 def _plain(name: str, value: Any, graph: Topology) -> Any:
-    """Return a parameter as a file can hold it, for a net with this graph."""
+    """Return a parameter of the estimator as plain values, for a net with this graph."""
     if name == "callbacks" or (name == "scoring" and callable(value)):
         return None
     if name == "structure":
@@ -102,7 +102,7 @@ def _plain(name: str, value: Any, graph: Topology) -> Any:
     if isinstance(value, Mesh):
         return {"mesh": value.to_tree()}
     if isinstance(value, Topology):
-        return {"topology": None if value == graph else graph_to_tree(value)}  # it may have changed while it learned
+        return {"topology": None if value == graph else graph_to_tree(value)}  # training may have changed the graph
     if isinstance(value, state.Options):
         kind = {"solver": value.name} if isinstance(value, Solver) else {}
         return kind | {"options": {key: _plain(key, each, graph) for key, each in value.get_params().items()}}
@@ -113,7 +113,7 @@ def _plain(name: str, value: Any, graph: Topology) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(name, item, graph) for item in value]
     if name == "random_state" and not isinstance(value, (int, np.integer)):
-        return None  # a generator has moved on; its next numbers are not part of the model
+        return None  # the state of a generator is not part of the model
     return _scalar(name, value)
 
 
@@ -133,15 +133,15 @@ def _labels(classes: Array) -> Any:
 
 
 def from_tree(estimator: Any, tree: Tree) -> Any:
-    """Fill a new estimator from a tree; errors of any kind if that cannot be done.
+    """Fill a new estimator from a tree; may raise errors of any class if the tree is invalid.
 
-    Parameters are only checked by the next `fit`, and unknown ones are left out.
+    Parameters are validated by the next `fit`; unknown ones are ignored.
     """
     mesh, loss = Mesh.from_tree(tree["mesh"]), loss_named(tree["loss"])
     graph, own = mesh.topology, estimator.get_params(deep=False)
     estimator.set_params(**{key: _read(key, value, mesh) for key, value in tree["parameters"].items() if key in own})
     if loss.classifies != (estimator._kind == "classifier"):
-        raise FileError(f"its loss {loss.name} is not one of a {estimator._kind}")
+        raise FileError(f"a {estimator._kind} does not support its loss {loss.name}")
     kind = SequencePreprocessing if str(tree["kind"]).startswith(SequencePreprocessing.kind) else Preprocessing
     n_targets = 1 if loss.classifies and not loss.several else graph.n_outputs
     preprocessing = kind.from_tree(tree["preprocessing"], {"inputs": graph.n_inputs, "targets": n_targets})
@@ -168,7 +168,7 @@ def from_tree(estimator: Any, tree: Tree) -> Any:
         return estimator
     estimator._flat, laplace = tree["flat"], tree["laplace"]
     if not isinstance(estimator._flat, bool) or (estimator._flat and graph.n_outputs != 1):
-        raise FileError(f"its net has {graph.n_outputs} outputs, but flat is {shorten(tree['flat'])}")
+        raise FileError(f"flat is {shorten(tree['flat'])}, but its net has {graph.n_outputs} outputs")
     estimator._laplace = laplace if isinstance(laplace, str) else Laplace.from_tree(laplace, mesh)
     return estimator
 
@@ -200,5 +200,5 @@ def _read_labels(stored: Any, count: int) -> Array:
         values = [_scalar("classes", value) for value in stored["values"]]
         labels = np.array(values, object if stored["dtype"] == "|O" else str)
     if labels.shape != (count,) or count < 2 or not all(labels[:-1] < labels[1:]):
-        raise FileError(f"its classes are not {count} in order, one per output of its net")
+        raise FileError(f"its classes are not {count} sorted values, one per output of its net")
     return labels

@@ -1,8 +1,7 @@
 """Fine-tuning with quantisation in the loop: the weights learn to reproduce the float network's outputs.
 
-The gradient is exact at the rounded weights and moves the weights behind them, so that a weight crosses to the next
-number when many samples ask for it. The targets are the outputs of the float net: the samples were learned before, with
-penalties that are not known here.
+The gradient is computed at the rounded weights and applied to float copies of them (a straight-through estimator). The
+targets are the outputs of the float net instead of labels, because the penalties of its training are not known here.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from meshnn.mesh import Mesh
 
 
 def tuned(mesh: Mesh, quantiser: Quantiser, net: IntegerNet, X: Array, inputs: Array) -> IntegerNet:
-    """Return the net or a better one, whose outputs on features X, scaled as `inputs`, are nearer to the mesh's."""
+    """Return the net or a tuned one, whichever reproduces the outputs of the mesh on X (scaled: `inputs`) best."""
     if not mesh.ties.plain or not len(X) or quantiser.blueprint.timing is not None:
-        return net  # a weight that several edges share has several scales
-    wanted = mesh.forward(inputs).astype(np.float64)
-    if not np.isfinite(wanted).all():
+        return net  # not supported: a weight that several edges share has several scales
+    targets = mesh.forward(inputs).astype(np.float64)
+    if not np.isfinite(targets).all():
         return net
     coded = quantiser.coding(X)
-    nets = [net, *(quantiser(weights) for weights in _descent(deepcopy(mesh), net, inputs, wanted))]
-    return min(nets, key=lambda each: float(np.square(each.outputs(coded) * each.out_scale - wanted).mean()))
+    nets = [net, *(quantiser(weights) for weights in _descent(deepcopy(mesh), net, inputs, targets))]
+    return min(nets, key=lambda each: float(np.square(each.outputs(coded) * each.out_scale - targets).mean()))
 
 
 def _descent(
-    mesh: Mesh, net: IntegerNet, inputs: Array, wanted: FloatArray, steps: int = 300, batch: int = 256
+    mesh: Mesh, net: IntegerNet, inputs: Array, targets: FloatArray, steps: int = 300, batch: int = 256
 ) -> list[FloatArray]:
-    """Return the weights after two thirds of the steps of Adam and at their end."""
+    """Return the weights after two thirds of the Adam steps and after all."""
     rng, high, step, found = np.random.default_rng(0), net.most, net.step, list[FloatArray]()
     weights = mesh.weights.astype(np.float64)
     rate = 0.01 * float(np.sqrt(np.mean(np.square(weights))))
@@ -44,7 +43,7 @@ def _descent(
     for k in range(1, steps + 1):
         mesh.weights = np.where(coded, np.clip(np.rint(weights / safe), -high, high) * safe, weights)
         part = rng.choice(len(inputs), min(batch, len(inputs)), replace=False)
-        _, gradient = mesh.gradient(inputs[part], wanted[part], loss="squared_error")
+        _, gradient = mesh.gradient(inputs[part], targets[part], loss="squared_error")
         adam.step(weights, gradient.astype(np.float64), rate * (1 - k / steps))
         if k in (2 * steps // 3, steps):
             found.append(weights.copy())

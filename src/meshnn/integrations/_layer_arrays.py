@@ -17,7 +17,7 @@ __all__ = ["forward", "vjp"]
 
 
 def forward(layer: Layer, values: Array, x: Array, n_outputs: int, n_jobs: int | None = None) -> Array:
-    """Return the outputs `(*stack, ..., n_outputs)`."""
+    """Return the outputs `(*stack, ..., n_outputs)` of samples x."""
     values, x, axes = np.ascontiguousarray(values), np.ascontiguousarray(x), values.ndim - 1
     stack = np.broadcast_shapes(values.shape[:-1], x.shape[:axes]) if axes else ()
     y = np.empty((*stack, *x.shape[axes:-1], n_outputs), layer.dtype)

@@ -15,7 +15,7 @@ _I64 = NDArray[np.int64]
 
 
 class PureNet:
-    """The outputs of a net as a function of its inputs and values, in plain operations.
+    """The outputs of a net as a function of its inputs and values, in plain PyTorch operations.
 
     `number` is the index of the value that each edge takes its weight from, `codes` are the activations of all neurons.
     """
@@ -31,7 +31,7 @@ class PureNet:
         self._order = torch.as_tensor(np.argsort(np.concatenate([neurons for _, neurons in kinds])))
 
     def __call__(self, x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Return outputs `(..., n_outputs)` of x `(..., n_inputs)`; axes of a stack of nets come first in both."""
+        """Return outputs `(..., n_outputs)` of x `(..., n_inputs)`; in a stack of nets, its axes come first in both."""
         src, dst, number = (a.to(x.device) for a in self._edges)
         weights, lead, t = values[..., number], x.shape[:-1], self.topology
         if values.ndim > 1:

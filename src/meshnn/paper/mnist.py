@@ -98,7 +98,7 @@ def load_images(
     Returns
     -------
     ImageSet
-        uint8 arrays: pictures (60000, 28, 28) and labels (60000,) to train with, 10000 of each to test.
+        uint8 arrays: images (60000, 28, 28) and labels (60000,) for training, 10000 of each for testing.
     """
     known("name", name, tuple(DATASETS))
     source = DATASETS[name]

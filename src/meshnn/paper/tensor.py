@@ -2,8 +2,8 @@
 
     P_k = phi'(t_k) (.) (P_{k-1} A + S~_{k-1})   on the neurons that are not clamped,   P_k = 0 on the clamped ones
 
-The second half is the correction: the paper overwrites the states of the inputs at every tick but keeps their
-derivatives. It takes ticks * n^4 time and n^3 numbers per sample, so it is only a reference for tests.
+`P_k = 0` is the correction: the paper overwrites the states of the inputs at every tick but keeps their derivatives.
+The computation takes ticks * n^4 time and n^3 numbers per sample, so it is only a reference for tests.
 """
 
 from __future__ import annotations

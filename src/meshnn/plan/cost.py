@@ -71,7 +71,7 @@ def _choose(costs: list[Cost], memory: int, backprop: bool) -> tuple[str, str]:
     fitting = [c for c in quick if c.bytes <= memory]
     if not quick:
         least = min(forward_only, key=lambda c: c.sets)
-        return (allowed or [least])[0].method, f"planning forward-only would follow about {least.sets:,.0f} sets"
+        return (allowed or [least])[0].method, f"forward-only planning needs about {least.sets:,.0f} sets of neurons"
     if not fitting:
         least = min(forward_only, key=lambda c: c.bytes)
         needs = f"forward-only would need {format_bytes(least.bytes)} ({least.method})"

@@ -1,4 +1,4 @@
-"""Exports of the page: model files, and Python code that trains the same net."""
+"""Exports of the page: model files and Python code that trains the same net."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def model_of(mesh: Mesh, data: PlayData, done: int, solver: str) -> Any:
 
 
 def exported(what: str, net: PlayNet) -> tuple[str, bytes]:
-    """Return name and contents of a file: mesh, c or onnx."""
+    """Return the name and contents of a file of kind "mesh", "c" or "onnx"."""
     model = model_of(net.mesh, net.data, net.learner.done, net.solver)
     kinds = {"mesh": (".mesh", model.save), "c": (".h", model.to_c), "onnx": (".onnx", model.to_onnx)}
     ending, write = kinds[known("file", what, kinds)]

@@ -151,7 +151,7 @@ def plot_lineage(lineage: Lineage | None, title: str = "") -> Figure:
 
 
 def animate_lineage(lineage: Lineage | None, title: str = "") -> list[Picture]:
-    """Return pictures (height, width, 3) of the matrix after every edit, at most 60 of them; see `save_frames`."""
+    """Return images (height, width, 3) of the matrix after every edit, at most 60 of them; see `save_frames`."""
     style.require_matplotlib()
     from matplotlib.figure import Figure as Canvas
 

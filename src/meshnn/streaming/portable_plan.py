@@ -1,4 +1,4 @@
-"""The lists, settings and arrays of a portable stream."""
+"""The plan of a portable stream: index lists, learner settings and state arrays."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rule_of(learner: Learner) -> Array:
 
 
 def _groups(t: Topology, ties: Ties) -> list[tuple[list[int], list[int]]]:
-    """Return, per group, the neurons that its parameters reach and the parameters; only those that reach an output."""
+    """Return the groups of parameters that reach the same neurons: (neurons, parameters), if they reach an output."""
     reach = reach_sets(t, ties.number < ties.n_parameters, None)
     reached: dict[int, set[int]] = {}
     for o in np.flatnonzero(reach.number >= 0).tolist():
@@ -56,7 +56,7 @@ def _groups(t: Topology, ties: Ties) -> list[tuple[list[int], list[int]]]:
 
 
 def plan_portable(stream: PortableStream) -> Workspace:
-    """Make the lists of a stream, for the core and for C headers."""
+    """Return the index lists and sizes of a stream, for the core and for C headers."""
     t, ties, n_clamped, C = stream.topology, stream.ties, stream.topology.n_clamped, stream.topology.n_outputs
     number = ties.number
     into: list[list[int]] = [[] for _ in range(t.n_neurons)]
@@ -113,7 +113,7 @@ def blocks_of(net: Workspace) -> Iterator[tuple[IntArray, IntArray, slice]]:
 
 
 def new_portable_state(stream: PortableStream, origin: Stream) -> Workspace:
-    """Make the arrays, with the state of another stream converted to float32."""
+    """Return the state arrays, with the state of another stream converted to float32."""
     t, net, N = stream.topology, stream.net, stream.ties.n_parameters
     learner, known, filters = origin.learner, origin.room, stream.learner.filters
     columns = max((last.stop for *_, last in blocks_of(net)), default=0)

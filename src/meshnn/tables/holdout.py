@@ -1,4 +1,4 @@
-"""`HoldoutSplit`: rows for training and held-out rows. A split depends only on the seed."""
+"""`HoldoutSplit`: splits of rows into training rows and held-out rows. A split depends only on the seed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class HoldoutSplit(NamedTuple):
         return cls(n, np.sort(drawn[:size]), np.sort(drawn[size:]))
 
     def between(self, first: int, last: int) -> HoldoutSplit:
-        """Return the part of the split for the rows from `first` up to `last`."""
+        """Return the part of the split for the rows from `first` to `last` (exclusive)."""
         parts = [np.searchsorted(numbers, [first, last]) for numbers in (self.held, self.sample)]
         (a, b), (c, d) = parts
         return HoldoutSplit(last - first, self.held[a:b] - first, self.sample[c:d] - first)

@@ -22,7 +22,7 @@ Learned = tuple[Column | str, int, str]
 
 
 def learn_columns(table: Any, names: list[str], max_categories: int, keep_constant: bool = False) -> dict[str, Learned]:
-    """Return, per column, its encoding or the reason to leave it out, its number of missing values, and a note or "".
+    """Return, per column, the encoding or the reason to omit it, the number of missing values, and a note or "".
 
     The encodings include the values that replace missing ones.
     """
@@ -75,7 +75,7 @@ def _learn_texts(cells: Cells, most: int) -> tuple[Column | str, str]:
         at = compute.index(compute.match_substring_regex(texts, NUMBER), False).as_py()
         row, cell = row_number(cells.table, at), quoted(texts[at])
         hint = f"{numbers:,} of its {len(values):,} values are numbers, but row {row:,} holds {cell}"
-        note = f"{cells.called} is taken as text: {hint}; fix or empty that cell for numbers"
+        note = f"{cells.called} is treated as text: {hint}; fix or empty that cell for numbers"
     count = len(values)
     if count > most and 2 * count > len(texts):
         what = f"has {count:,} different texts in {len(texts):,} rows: it looks like an identifier or free text"
@@ -108,7 +108,7 @@ def _fill_numbers(part: Floats, column: Column, cells: Cells) -> None:
     if not cells.is_numeric and not cells.gaps.all():
         pattern = NUMBER if column.kind == "numeric" else f"^({'|'.join(TRUTH)}|0|1)$"
         at = compute.index(compute.match_substring_regex(cells.texts(), pattern), False).as_py()
-        at = first(~cells.gaps) if at < 0 else at  # a dictionary, or numbers as text: report the first cell
+        at = first(~cells.gaps) if at < 0 else at  # a dictionary column, or numbers as text: report the first cell
         cells.refuse(at, f"the text {quoted(cells.values[at])}", expected)
     numbers = np.full(len(part), np.nan) if cells.gaps.all() else cells.numbers
     if column.kind == "boolean" and (at := first((numbers != 0) & (numbers != 1) & ~cells.gaps)) >= 0:

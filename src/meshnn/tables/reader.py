@@ -163,7 +163,7 @@ def _typed(table: Any, reader: TextReader, text: Collection[str]) -> Any:
         if other >= 0 and 2 * dates > len(values) - values.null_count:
             columns[name] = values.dictionary_encode()
             reader.notes.append(
-                f"{reader.name}: column {shown(name)} is taken as text: {dates:,} of its {len(values):,} values are "
+                f"{reader.name}: column {shown(name)} is treated as text: {dates:,} of its {len(values):,} values are "
                 f"dates, but row {other + 1:,} holds {quoted(values[other])}; fix or empty that cell for dates"
             )
         elif not dates and (example := looks_numeric(values)) is not None:

@@ -39,11 +39,11 @@ def prune(
     known = [f"{a}->{b}" for a in "IBHO" for b in "IBHO"]
     for name, value in given.items():
         if name not in known:
-            raise TopologyError(f"unknown block {name!r}; a block is like 'I->H', letters from I, B (bias), H, O")
+            raise TopologyError(f"unknown block {name!r}, expected e.g. 'I->H' with letters from I, B (bias), H, O")
         real_number(f"blocks[{name!r}]", value, *SHARE)
     rng = as_generator(random_state)
     keep = np.ones(topology.n_edges, np.bool_)
-    # edges of all other blocks are pruned together, so that their number is exact
+    # one draw for all other blocks, so that the number of pruned edges is exact
     together = ~np.isin(names, list(given)) & (np.char.find(names, "B->") != 0)
     for chosen, part in [(together, share), *((names == name, float(value)) for name, value in given.items())]:
         at = np.flatnonzero(chosen)

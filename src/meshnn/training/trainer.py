@@ -139,7 +139,7 @@ class Trainer:
         self.history = History()
         self.on_pulse: Callable[[int], None] | None = None  # see `SolverRun.pulse`
         self._rng = np.random.default_rng(seed)
-        known = memory[1] if memory[0] == choice.solver.name and choice.solver.warms else None
+        known = memory[1] if memory[0] == choice.solver.name and choice.solver.warm_starts_with_memory else None
         # a warm start keeps its penalty and needs no search
         self._searches = settings.l2 == "auto" and not policies and known is None
         self._seed = seed
@@ -167,7 +167,7 @@ class Trainer:
 
     def _current_result(self) -> StartResult:
         """Return the current start in the form in which it is kept."""
-        run, memory = self._run, self._run.memory() if self.choice.solver.warms else None
+        run, memory = self._run, self._run.memory() if self.choice.solver.warm_starts_with_memory else None
         start = self._state.start
         return StartResult(start.best.copy(), start.value, self._state.restart, run.l2, memory, run.penalties.copy())
 
@@ -220,7 +220,7 @@ class Trainer:
         The result is also 0 if the learning rate was reduced to 0, or if the decrease is at most `tol` per epoch.
         """
         tol = self.settings.tol
-        if self.choice.solver.comes_to_rest or tol == 0.0 or self._structure is not None:
+        if self.choice.solver.decays_to_zero or tol == 0.0 or self._structure is not None:
             return 0.0
         best = self.best.restart
         rows = [row for row in self.history if row.restart == best and not math.isnan(row.loss)]
@@ -241,7 +241,7 @@ class Trainer:
         if now.ended:
             self._next_start()
         run, restart = self._run, now.restart
-        if run.lands:
+        if run.decay_begins:
             self.mesh.parameters[:] = now.start.best
         progress = run.advance(run.epochs - run.epoch)
         value, held_out, accuracy = self._evaluated(progress)
@@ -312,12 +312,12 @@ class Trainer:
         patience = settings.patience
         if settings.max_epochs == "auto" and not solver.last_is_best:  # epochs of small data sets are short
             patience = max(patience, run.epochs // 4)
-        if not finished and not run.landed and run.epoch - start.epoch >= patience:
+        if not finished and not run.decay_reason and run.epoch - start.epoch >= patience:
             trend = "loss fell" if self.validation is None else "validation loss fell"
             if self.score is not None:
                 trend = "validation score rose"
             finished = f"the {trend} by less than {settings.tol:g} in {patience} epochs"
-            if (left := run.land(finished)) > 0:
+            if (left := run.begin_decay(finished)) > 0:
                 return f"{finished}: the learning rate is reduced to 0 over {left} epochs", False
         return f"stopped: {finished}" if finished else "", bool(finished)
 

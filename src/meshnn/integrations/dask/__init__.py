@@ -76,14 +76,14 @@ def _predict_frame(frame: Any, estimator: Any, method: str) -> Any:
 def open_collections(
     X: Any, y: Any, sample_weight: Any, classes: bool, settings: Settings, client: Any = None
 ) -> Shards:
-    """Return the rows of Dask collections, divided alike."""
+    """Return the rows of Dask collections with equal partitions."""
     from distributed import futures_of, get_client
 
     try:
         client = get_client() if client is None else client
     except ValueError:
         raise MeshError(
-            "X is a collection of Dask, but there is no client; begin with client = distributed.Client()"
+            "X is a Dask collection, but there is no client; first create client = distributed.Client()"
         ) from None
     if y is None:
         raise DataError("y is missing; pass a Dask Series or array, or the name of a column of X")

@@ -1,4 +1,4 @@
-"""`Shards`: rows on Dask workers."""
+"""`Shards`: rows that are stored on Dask workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Shards", "read_parquet"]
 
 
 class Shards(Dataset):
-    """Partitions on a cluster, futures of `RowBlock`, as shards."""
+    """The partitions of a cluster (futures of `RowBlock`), divided into shards."""
 
     def __init__(
         self, client: Any, partitions: list[Any], columns: list[str] | None, classes: bool, settings: Settings
@@ -71,7 +71,7 @@ class Shards(Dataset):
         """Return the worker of each shard, which changes only if workers start or stop."""
         addresses = sorted(living_workers(self.client))[: self.plan.buckets]
         if not addresses:
-            raise MeshError("the cluster has no worker; start workers, and fit again")
+            raise MeshError("the cluster has no workers; start workers and fit again")
         assigned = zip(addresses, self.plan.assignment(len(addresses)), strict=True)
         return [address for address, buckets in assigned for k in buckets for _ in self.plan.shards_of(k)]
 
@@ -130,7 +130,7 @@ def read_parquet(
 ) -> tuple[Shards, RowBlock, RowBlock]:  # fmt: skip
     """Read Parquet files on the workers, one file at a time per worker; all workers need the files at the same path.
 
-    Return the rows for training, those held out by `split` and those of its sample. A split requires a single target.
+    Return the rows for training, the held-out rows of `split` and those of its sample. A split requires one target.
     """
     from distributed import as_completed
 

@@ -1,4 +1,4 @@
-"""The solvers there are, and which one is taken: decided once, for the net and its training."""
+"""The solvers, and the selection of one for a net and its training set."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["LM", "SGD", "SOLVERS", "Adam", "Change", "Choice", "FirstOrder", "Progress", "Solver", "SolverRun",
            "candidates", "choose_solver", "is_noisy", "solver_named"]  # fmt: skip
 
-#: "auto" takes the first one that suits.
+#: In order of preference: "auto" selects the first suitable one.
 SOLVERS: tuple[type[Solver], ...] = (LM, Adam, SGD)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A solver and why it was taken; an alternative to be tried, if another might do better on the samples."""
+    """The selected solver with the reason, and an alternative to try on the samples, if any."""
 
     solver: Solver
     reason: str
     alternative: Solver | None = None
 
     @property
-    def wants_float64(self) -> bool:
-        """Whether one of them needs it."""
-        return any(solver is not None and solver.wants_float64 for solver in (self.solver, self.alternative))
+    def needs_float64(self) -> bool:
+        """Whether the solver or the alternative needs float64."""
+        return any(solver is not None and solver.needs_float64 for solver in (self.solver, self.alternative))
 
 
 def solver_named(name: str) -> Solver:
@@ -44,7 +44,7 @@ def solver_named(name: str) -> Solver:
 
 
 def candidates(solver: Any) -> tuple[Solver, ...]:
-    """Return the solvers that a user's `solver=` stands for: an object, a name, or a list of objects."""
+    """Return the candidates for a value of `solver=`: an object, a name, or a list of objects."""
     if isinstance(solver, str):
         known("solver", solver, ["auto", *(kind.name for kind in SOLVERS)])
         return tuple(kind() for kind in SOLVERS if solver in ("auto", kind.name))
@@ -55,15 +55,15 @@ def candidates(solver: Any) -> tuple[Solver, ...]:
 
 
 def is_noisy(loss: Loss, structure: Any) -> bool:
-    """Return whether targets are assumed to be noisy: classes are, unless the graph changes."""
+    """Return whether targets are assumed to be noisy: in classification, unless the graph changes."""
     return loss.classifies and not structure
 
 
 def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False) -> Choice:
-    """Return the solver to run, for this many live edges, samples and columns per sample (see `Loss.columns`).
+    """Return the solver for these numbers of live edges, samples and columns per sample (see `Loss.columns`).
 
-    Classes are `noisy`: labels contain less information than values, and the best fit is rarely the best prediction.
-    Then a solver with a regularisation strength from a hold-out set is preferred, see benchmarks/tables.py.
+    Class labels are `noisy`: they contain less information than values, and the best fit overfits. Then a solver whose
+    regularisation strength comes from a hold-out set is preferred, see benchmarks/tables.py.
     """
     if len(settings.candidates) == 1:
         return Choice(settings.candidates[0], "as asked for")
@@ -74,7 +74,7 @@ def choose_solver(settings: Settings, n_live: int, n_samples: int, columns: int,
             reasons.append(reason)
             continue
         other = next(other for other in settings.candidates if other is not solver)
-        tried = settings.l2 == "auto" and not reasons  # as penalties are
+        tried = settings.l2 == "auto" and not reasons  # the search for l2 also compares solvers
         if noisy and not reasons:
             also = f"; {solver.name} is tried, too" if tried else ""
             return Choice(other, f"classes are learned by steps{also}", solver if tried else None)

@@ -26,50 +26,50 @@ class Progress(NamedTuple):
     correct: float
     gradient_norm: float
     rate: float
-    fell: float | None = None  # by how much the objective fell, where its penalty has changed meanwhile
-    finished: str = ""  # why there is no point in continuing, if there is none
+    fell: float | None = None  # decrease of the objective, given if the penalty has changed since the last row
+    finished: str = ""  # the reason to stop, if any
     note: str = ""
 
 
 class Change(NamedTuple):
-    """The numbers that edges, hidden neurons and parameters had before the graph changed; -1 for new ones."""
+    """The previous indices of edges, hidden neurons and parameters after a change of the graph; -1 for new ones."""
 
     edges: IntArray  # (n_edges,)
     hidden: IntArray  # (n_hidden,)
     parameters: IntArray  # (n_parameters,)
 
     def after(self, earlier: Change) -> Change:
-        """Combine two changes."""
+        """Return the combination of an earlier change and this one."""
         pairs = zip(self, earlier, strict=True)
         return Change(*(carried(mine, before, -1) if len(before) else np.full_like(mine, -1) for mine, before in pairs))
 
 
 @dataclass
 class Solver(Options, ABC):
-    """The options of a solver, and the facts by which one is chosen."""
+    """The options of a solver, and the properties from which one is selected."""
 
-    #: Short form of the solver in `solver=`.
+    #: The name of the solver in `solver=`.
     name: ClassVar[str]
-    wants_float64: ClassVar[bool] = False
+    needs_float64: ClassVar[bool] = False
     minimises_l1: ClassVar[bool] = True
-    #: Whether every row lowers the objective, whose penalty may change: then the last weights are the best.
+    #: Whether every row lowers the objective, whose penalty may change, so that the last weights are the best.
     last_is_best: ClassVar[bool] = False
-    #: Whether `partial_fit` can continue with other samples, by `memory` and `recall` of the run.
+    #: Whether `partial_fit` can continue with other samples, with `memory` and `recall` of the run.
     streams: ClassVar[bool] = False
     #: Whether a warm start continues with the memory of the last fit.
-    warms: ClassVar[bool] = False
+    warm_starts_with_memory: ClassVar[bool] = False
     #: The dataclass of `SolverRun.memory`.
-    outliving: ClassVar[Any]
+    memory_type: ClassVar[Any]
 
     @property
-    def comes_to_rest(self) -> bool:
-        """Whether its rate falls to 0 over the epochs."""
+    def decays_to_zero(self) -> bool:
+        """Whether the learning rate decays to 0 over the epochs."""
         return False
 
     def suits(
         self, settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False
     ) -> tuple[bool, str]:
-        """Return whether "auto" may take it (if `noisy`, whether it is worth a trial), and the reason, if any."""
+        """Return whether "auto" may select the solver (if `noisy`, whether to try it), and the reason, if any."""
         return True, ""
 
     @abstractmethod
@@ -77,31 +77,31 @@ class Solver(Options, ABC):
         """Begin to train a mesh on a data set."""
 
     def checked_memory(self, tree: Tree, mesh: Mesh) -> Tree:
-        """Return the memory of a run on such a mesh, if the tree holds one."""
-        found: Tree = to_tree(from_tree(self.outliving, tree, sizes_of(mesh)))
+        """Return the validated memory of a run on a mesh of the same size; raise MeshError if it is invalid."""
+        found: Tree = to_tree(from_tree(self.memory_type, tree, sizes_of(mesh)))
         return found
 
 
 class SolverRun(ABC):
-    """Moves the weights of a mesh, and can be stopped and resumed."""
+    """Optimises the weights of a mesh; can be stopped and resumed."""
 
     epoch: int
-    epochs: int  # at most
+    epochs: int  # the maximum
     l2: float  # the mean, if there are several
     penalties: FloatArray  # one per live parameter
-    #: Why the rate is being brought down early, if it is: then the run ends by itself.
-    landed: str = ""
-    #: Whether the next row is the first with a rate brought down: it begins with the best weights.
-    lands: bool = False
-    #: Called with the number of samples done, in the middle of an epoch of samples that are not in memory.
+    #: The reason for an early decay of the learning rate, else ""; the run ends with the decay.
+    decay_reason: str = ""
+    #: Whether the next row is the first of the early decay, which begins with the best weights.
+    decay_begins: bool = False
+    #: Called with the number of processed samples during an epoch of samples that are not in memory.
     pulse: Callable[[int], None] | None = None
 
     @abstractmethod
     def advance(self, most: int) -> Progress:
-        """Run some epochs in place, at most this many."""
+        """Run one or more epochs in place, at most `most`."""
 
-    def land(self, reason: str) -> int:
-        """Begin to bring the rate down; return over how many epochs, 0 if the run may stop at once."""
+    def begin_decay(self, reason: str) -> int:
+        """Begin an early decay of the learning rate; return its number of epochs, 0 to stop immediately."""
         return 0
 
     @abstractmethod
@@ -110,15 +110,15 @@ class SolverRun(ABC):
 
     @abstractmethod
     def state(self) -> Tree:
-        """Return all that `restore` needs to continue bit by bit."""
+        """Return the state with which `restore` continues bit-identically."""
 
     @abstractmethod
     def restore(self, tree: Tree) -> None:
-        """Continue from a state, which may come from anywhere."""
+        """Continue from a state; raise MeshError if it is invalid, because files are not trusted."""
 
     @abstractmethod
     def memory(self) -> Tree:
-        """Return what outlives the samples, for a warm start or the next part of a stream."""
+        """Return the state that a warm start or the next call of `partial_fit` continues from."""
 
     @abstractmethod
     def recall(self, tree: Tree) -> None:
@@ -126,13 +126,13 @@ class SolverRun(ABC):
 
 
 def sizes_of(mesh: Mesh) -> dict[str, Any]:
-    """Return the sizes that the rules of states refer to."""
+    """Return the sizes by which the fields of a state are validated."""
     live = len(mesh.live_parameters())
     return {"parameters": mesh.n_parameters, "live": live, "values": len(mesh.values), "dtype": mesh.dtype}
 
 
 def penalised_parameters(mesh: Mesh) -> BoolArray:
-    """Return the mask of the parameters that l1 and l2 apply to: all but those of the bias."""
+    """Return the mask of the parameters with l1 and l2 penalties: all except biases."""
     t = mesh.topology
     edges = np.ones(t.n_edges, np.bool_) if not t.bias else t.src != t.n_inputs
     found: BoolArray = mesh.ties.total(edges) > 0
@@ -140,6 +140,6 @@ def penalised_parameters(mesh: Mesh) -> BoolArray:
 
 
 def carried(origin: IntArray, values: Array, new: int = 0) -> Array:
-    """Return values from before a change by the numbers of after it."""
+    """Return values in the order after a change of the graph; `origin` are the previous indices, -1 for `new`."""
     found: Array = np.where(origin >= 0, values[np.maximum(origin, 0)], new).astype(values.dtype)
     return found

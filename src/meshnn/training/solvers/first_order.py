@@ -30,9 +30,9 @@ _Factor = Annotated[float, s.Interval(0, 1, "(]")]
 
 @dataclass
 class _Moments:
-    """The moments of the gradient, and the random stream."""
+    """The moments of the gradient, and the state of the random generator."""
 
-    done: s.Count  # steps
+    done: s.Count  # number of steps
     random: s.RandomState
     first: s.Parameters
     second: Annotated[Array, s.Vector("parameters", within=s.Interval(0, math.inf))]
@@ -40,14 +40,16 @@ class _Moments:
 
 @dataclass
 class _Snapshot:
+    """The weights after an epoch, with the moments that belong to them."""
+
     moments: _Moments
     epoch: s.Count
     weights: s.Parameters
 
 
 @dataclass
-class _Inside:
-    """The middle of an epoch of samples that are not in memory."""
+class _PartialEpoch:
+    """An unfinished epoch of samples that are not in memory."""
 
     at: _Snapshot
     piece: s.Count
@@ -57,43 +59,47 @@ class _Inside:
 
 @dataclass
 class _StepsMemory:
+    """The state that `partial_fit` continues from."""
+
     moments: _Moments
     factor: _Factor
 
 
 @dataclass
 class _StepsState:
+    """The complete state of a run, as in checkpoints."""
+
     now: _Snapshot  # after the last row
-    safe: _Snapshot  # where the loss was lowest
+    safe: _Snapshot  # restored if the loss diverges: the weights of the lowest loss
     safe_loss: Annotated[float, s.Interval(0, math.inf, nan=True)]
-    factor: _Factor  # what divergence has left of the rate
+    factor: _Factor  # of the learning rate: halved at every divergence
     retries: Annotated[int, s.Interval(0, 5)]
-    edited: str  # the gradient method in use since the graph has changed
-    landing: tuple[s.Count, s.Count]  # epochs between which the rate is brought down early
-    landed: str
-    inside: _Inside | None
+    edited: str  # the gradient method since the graph has changed, else ""
+    landing: tuple[s.Count, s.Count]  # first and last epoch of the early decay of the rate
+    landed: str  # the reason for the early decay, else ""
+    inside: _PartialEpoch | None
 
 
 @dataclass
 class FirstOrder(Solver):
-    """Steps along the gradient of a batch, with a rate that follows a schedule; the `rule` decides how far."""
+    """Gradient steps on batches with a learning-rate schedule; `rule` selects the update rule."""
 
     learning_rate: s.Positive = 0.007
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     streams = True
-    outliving = _StepsMemory
+    memory_type = _StepsMemory
 
     @abstractmethod
     def rule(self) -> tuple[int, tuple[float, float], float]:
-        """Return the code (see `meshnn.codes`), betas and epsilon of a step."""
+        """Return the code (see `meshnn.codes`), betas and epsilon of the update rule."""
 
     @property
-    def comes_to_rest(self) -> bool:
+    def decays_to_zero(self) -> bool:
         """Whether the schedule ends at 0."""
         return self.schedule != "constant"
 
-    def share_of_rate(self, progress: float) -> float:
-        """Return what the schedule leaves of the rate after a share of all steps."""
+    def schedule_factor(self, progress: float) -> float:
+        """Return the factor of the learning rate after a fraction `progress` of all steps."""
         if self.schedule == "cosine":
             return 0.5 * (1.0 + math.cos(math.pi * progress))
         return 1.0 - progress if self.schedule == "linear" else 1.0
@@ -110,12 +116,13 @@ class Adam(FirstOrder):
     Parameters
     ----------
     learning_rate : float
-        At the start.
+        The initial learning rate.
     schedule : "cosine", "linear" or "constant"
-        How the rate falls to 0 over the epochs, or does not.
+        The decay of the learning rate to 0 over the epochs; "constant" disables it.
     betas : (float, float)
-        Decay of the means of gradients and of their squares.
+        Decay rates of the moving averages of gradients and of squared gradients.
     epsilon : float
+        Added to the denominator of a step.
 
     Examples
     --------
@@ -140,10 +147,11 @@ class SGD(FirstOrder):
     Parameters
     ----------
     learning_rate, schedule
-        As of `Adam`.
+        As for `Adam`.
     momentum : float
+        The factor of the velocity per step.
     nesterov : bool
-        Whether the momentum is Nesterov's.
+        Whether to use Nesterov's momentum.
 
     Examples
     --------
@@ -162,7 +170,7 @@ class SGD(FirstOrder):
 
 
 class FirstOrderRun(SolverRun):
-    """Steps of one start on one data set."""
+    """The first-order steps of one restart on one data set."""
 
     def __init__(
         self, solver: FirstOrder, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator
@@ -181,9 +189,9 @@ class FirstOrderRun(SolverRun):
         first = samples.glance(mesh, settings.n_jobs) + self.optimizer.penalty(mesh.parameters)
         now = self._snapshot()
         self._state = _StepsState(now, now, first, 1.0, 0, "", (self.epochs, self.epochs), "", None)
-        # A history has about 100 rows: epochs come in blocks, as a small net takes as long to come back to Python as
-        # for several epochs. A block has at most 1e9 multiply-adds, some 0.1 s, since nothing can interrupt it; a step
-        # costs another 5e4. By work and not by time, so that a run always has the same rows.
+        # For small nets the return to Python takes as long as several epochs, so a row of the history covers a block of
+        # epochs: about 100 rows, at most 1e9 multiply-adds (0.1 s) per block, because a block cannot be interrupted.
+        # A step counts as another 5e4. The limit is work, not time, so that the rows are reproducible.
         self.most = max(1, int(1e9 / (samples.count * self.steps.engine.work + self.steps.batches * 5e4)))
         if not samples.in_memory:
             self.most = 1
@@ -191,21 +199,21 @@ class FirstOrderRun(SolverRun):
 
     @property
     def penalties(self) -> FloatArray:  # type: ignore[override]
-        """One penalty per live parameter."""
+        """The penalty of each live parameter."""
         return self.l2 * self.optimizer.penalised[self.mesh.live_parameters()].astype(np.float64)
 
     @property
-    def landed(self) -> str:  # type: ignore[override]
-        """Why the rate is being brought down early, if it is."""
+    def decay_reason(self) -> str:  # type: ignore[override]
+        """The reason for the early decay of the learning rate, else ""."""
         return self._state.landed
 
     @property
-    def lands(self) -> bool:  # type: ignore[override]
-        """Whether the next row is the first with a rate brought down early."""
-        return bool(self.landed) and self.epoch == self._state.landing[0]
+    def decay_begins(self) -> bool:  # type: ignore[override]
+        """Whether the next row is the first of the early decay."""
+        return bool(self.decay_reason) and self.epoch == self._state.landing[0]
 
     def rewire(self, change: Change) -> None:
-        """Continue after the graph has changed: parameters that stayed keep their moments."""
+        """Continue after the graph has changed; remaining parameters keep their moments."""
         held = self.optimizer
         held.first, held.second = (carried(change.parameters, moment) for moment in (held.first, held.second))
         held.penalised = penalised_parameters(self.mesh).astype(self.mesh.dtype)
@@ -217,32 +225,32 @@ class FirstOrderRun(SolverRun):
         self._state.edited = method
 
     def _rates(self, epochs: int) -> FloatArray:
-        share, batches = self.solver.share_of_rate, self.steps.batches
+        factor, batches = self.solver.schedule_factor, self.steps.batches
         done = np.arange(self.epoch * batches, (self.epoch + epochs) * batches)
         first, last = (epoch * batches for epoch in self._state.landing)
         progress = np.minimum(done, first) / (self.epochs * batches)
-        down = np.clip((done - first) / max(last - first, 1), 0.0, 1.0)  # over the rest, if it ends early
-        shares = [share(p) * share(d) for p, d in zip(progress, down, strict=True)]
-        return self.solver.learning_rate * self._state.factor * np.array(shares)
+        early = np.clip((done - first) / max(last - first, 1), 0.0, 1.0)  # progress of the early decay
+        factors = [factor(p) * factor(d) for p, d in zip(progress, early, strict=True)]
+        return self.solver.learning_rate * self._state.factor * np.array(factors)
 
     def set_rate(self, rate: float) -> None:
-        """Continue with another learning rate, and forget reductions after divergence."""
+        """Continue with another learning rate, and reset the reductions after divergence."""
         self.solver = replace(self.solver, learning_rate=rate)
         self._state.factor, self._state.retries = 1.0, 0
 
-    def land(self, reason: str) -> int:
-        """Bring the rate down to 0 along the schedule, over a fifth of the epochs so far, at least over 5.
+    def begin_decay(self, reason: str) -> int:
+        """Begin the early decay of the learning rate to 0, over 20% of the epochs so far, at least over 5.
 
-        The noise of a high rate hides what was learned.
+        The decay reduces the noise of the weights that a high learning rate causes.
         """
         last = min(self.epoch + max(round(0.2 * self.epoch), 5), self.epochs)
-        if not self.solver.comes_to_rest or last == self.epoch:
+        if not self.solver.decays_to_zero or last == self.epoch:
             return 0
         self._state.landing, self._state.landed = (self.epoch, last), reason
         return last - self.epoch
 
     def advance(self, most: int) -> Progress:
-        """Run the epochs of a row; if the loss diverges, return to safe weights and halve the rate."""
+        """Run the epochs of a row; if the loss diverges, restore safe weights and halve the learning rate."""
         state = self._state
         left = state.landing[1] - self.epoch
         epochs = min(self.every - self.epoch % self.every, most, left if left > 0 else most)
@@ -251,31 +259,31 @@ class FirstOrderRun(SolverRun):
             order = self.steps.order(self.rng, epochs)
             error, correct, norm = self.steps.epochs(self.mesh.values, self.optimizer, order, rates)[-1].tolist()
         else:
-            error, correct, norm = self._by_pieces(rates)
+            error, correct, norm = self._epoch_in_pieces(rates)
         loss = error + self.optimizer.penalty(self.mesh.parameters)
-        # far above the lowest loss it counts as diverged, though it is still finite
+        # a finite loss far above the lowest one counts as divergence, too
         if not (loss < 1e4 * (1.0 + state.safe_loss) and np.isfinite(self.mesh.parameters).all()):
-            return self._take_back(error)
+            return self._recover(error)
         self.epoch += epochs
         state.now = self._snapshot()
         if loss <= state.safe_loss:
-            # Not where the loss was last finite: a run that diverges has gone astray long before it overflows. The
-            # loss of mini-batches is that of earlier weights; those they led to are not known to be any good yet.
+            # The last weights with a finite loss would be too late, because a run diverges long before it overflows.
+            # A loss over mini-batches belongs to the weights before their steps, so the snapshot before is safe.
             state.safe, state.safe_loss = state.now if self.steps.batches == 1 else before, loss
-        finished = self.landed if self.epoch >= state.landing[1] else ""
+        finished = self.decay_reason if self.epoch >= state.landing[1] else ""
         return Progress(loss, correct, norm, float(rates[-1]), finished=finished)
 
-    def _by_pieces(self, rates: FloatArray) -> tuple[float, float, float]:
-        """Run one epoch of samples that are not in memory: its state is known after each piece."""
+    def _epoch_in_pieces(self, rates: FloatArray) -> tuple[float, float, float]:
+        """Run one epoch of samples that are not in memory; record the state after each piece."""
         begun, inside = Epoch(), self._state.inside
         if inside is None:
             order = self.steps.order(self.rng, 1)[0]
-        else:  # its order has been drawn already
-            self._return_to(inside.at)
+        else:  # resumed: the order is already drawn
+            self._load_snapshot(inside.at)
             begun, order = Epoch(inside.piece, inside.sums), inside.order
 
         def report(now: Epoch, done: int) -> None:
-            self._state.inside = _Inside(self._snapshot(), now.piece, now.sums, order)
+            self._state.inside = _PartialEpoch(self._snapshot(), now.piece, now.sums, order)
             if self.pulse is not None:
                 self.pulse(done)
 
@@ -283,10 +291,10 @@ class FirstOrderRun(SolverRun):
         self._state.inside = None
         return tuple(found.sums)
 
-    def _take_back(self, loss: float) -> Progress:
-        """Return to the safe weights, without the moments that led astray, and halve the rate."""
+    def _recover(self, loss: float) -> Progress:
+        """Restore the safe weights after divergence, reset the moments and halve the learning rate."""
         state, reason = self._state, f"the loss became {loss:.3g}"
-        self._return_to(state.safe)
+        self._load_snapshot(state.safe)
         self.epoch, state.inside = state.safe.epoch, None
         if state.retries == 5:
             raise MeshError(
@@ -314,12 +322,12 @@ class FirstOrderRun(SolverRun):
     def _snapshot(self) -> _Snapshot:
         return _Snapshot(self._moments(), self.epoch, self.mesh.parameters.copy())
 
-    def _return_to(self, earlier: _Snapshot) -> None:
+    def _load_snapshot(self, earlier: _Snapshot) -> None:
         self._recall(earlier.moments)
         self.mesh.parameters[:] = earlier.weights
 
     def memory(self) -> Tree:
-        """Return what outlives the samples."""
+        """Return the state that `partial_fit` continues from."""
         found: Tree = s.to_tree(_StepsMemory(self._moments(), self._state.factor))
         return found
 
@@ -331,23 +339,23 @@ class FirstOrderRun(SolverRun):
         self._state.safe = self._state.now = self._snapshot()
 
     def state(self) -> Tree:
-        """Return all that `restore` needs to continue bit by bit."""
+        """Return the state with which `restore` continues bit-identically."""
         found: Tree = s.to_tree(self._state)
         return found
 
     def restore(self, tree: Tree) -> None:
-        """Continue from a state, which may come from anywhere."""
+        """Continue from a state; raise MeshError if it is invalid, because files are not trusted."""
         found = s.from_tree(_StepsState, tree, sizes_of(self.mesh), "solver")
         first, last = found.landing
         for name, epoch in (("now", found.now.epoch), ("safe", found.safe.epoch), ("landing", last)):
             if epoch > self.epochs or first > last:
                 raise MeshError(f"solver.{name} must be at most {self.epochs}, got {epoch} of {first} to {last}")
-        if not found.landed:  # it ends with the last epoch, of which there may be more now
+        if not found.landed:  # no early decay; the maximum number of epochs may have changed
             found.landing = (self.epochs, self.epochs)
         if found.inside is not None:
             found.inside.order = self.steps.checked(found.inside.order)
         self._state = found
-        if found.edited:  # another initialisation would choose again, and round differently
+        if found.edited:  # "auto" could choose another method, which rounds differently
             self._recompile(known("solver.edited", found.edited, METHODS))
-        self._return_to(found.now)
+        self._load_snapshot(found.now)
         self.epoch = found.now.epoch

@@ -4,11 +4,11 @@ With the loss E(w), its gradient g and the Gauss-Newton matrix M = sum of J' H J
 
     (M + mu S) step = -g        S = diag(M), kept away from 0
 
-and compares what the step gained with what the quadratic model predicted, rho. A step that loses is not taken: mu grows
-ever faster until one gains. After a gain mu shrinks by max(1/3, 1 - (2 rho - 1)^3) (Nielsen, 1999): much if the model
-was right, not at all if it predicted twice too much.
+and computes rho, the decrease of the loss divided by the decrease that the quadratic model predicts. A step that does
+not decrease the loss is rejected, and mu grows by an increasing factor until a step is accepted. Then mu is multiplied
+by max(1/3, 1 - (2 rho - 1)^3) (Nielsen, 1999): 1/3 if the model was accurate, 1 if it predicted twice the decrease.
 
-With l2="auto" the penalties are found on the way, from the evidence of the samples (`evidence.py`).
+With l2="auto" the penalties are estimated during training from the evidence of the samples (`evidence.py`).
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
 
 @dataclass
 class _DampingMemory:
-    """The part of the state that a warm start takes over."""
+    """The part of the state that a warm start continues from."""
 
-    before: Count = 0  # iterations of the fits that it goes on from
+    before: Count = 0  # iterations of earlier fits
     damping: Positive = 1e-2
-    growth: Annotated[float, Interval(2, np.inf, "[)")] = 2.0  # of the damping, if no step is found
-    first_error: Real = float("nan")  # the loss without its penalty at the first weights
-    least: FromZero = 1e-8  # penalty that the evidence allows
+    growth: Annotated[float, Interval(2, np.inf, "[)")] = 2.0  # factor of the damping after a rejected step
+    first_error: Real = float("nan")  # the loss without penalty at the initial weights
+    least: FromZero = 1e-8  # lower bound of the penalties from the evidence
     last: tuple[Real, Real, Real, Real, Real] | None = None  # of `Progress`
     penalties: Numbers | None = None
 
 
 @dataclass
 class _DampingState(_DampingMemory):
-    """All that is needed to continue; the rest follows from the weights."""
+    """The complete state; everything else is computed from the weights."""
 
     epoch: Count = 0
-    error: Real = float("nan")  # the loss without its penalty
-    stuck: str = ""  # why there is no step
-    final: bool = False  # whether no other l2 could change that
+    error: Real = float("nan")  # the loss without penalty
+    stuck: str = ""  # the reason why no step is possible, if any
+    final: bool = False  # whether that holds for every l2
 
 
 @dataclass
@@ -70,25 +70,25 @@ class LM(Solver):
     """
 
     name = "lm"
-    wants_float64 = True
+    needs_float64 = True
     minimises_l1 = False
     last_is_best = True
-    warms = True
-    outliving = _DampingMemory
+    warm_starts_with_memory = True
+    memory_type = _DampingMemory
 
     def suits(
         self, settings: Settings, n_live: int, n_samples: int, columns: int, noisy: bool = False
     ) -> tuple[bool, str]:
-        """Whether an iteration fits the budget."""
+        """Return whether an iteration fits the budget, and the reason."""
         if settings.l1 > 0:
-            return False, "l1 is asked for, which lm cannot minimise"
+            return False, "lm does not support l1 > 0"
         method = METHODS.get(settings.gradient)
         if method is not None and not method.compiled:
-            return False, f'lm builds its matrix from a Jacobian chunk by chunk, which "{method.name}" does not give'
+            return False, f'lm needs the Jacobian in chunks, which gradient="{method.name}" cannot compute'
         if noisy and n_live > n_samples:
             return False, f"{n_live} edges would overfit {n_samples} noisy samples"
         work = n_live**2 * (float(n_samples) * columns + n_live / 3)
-        budget = 2e8 if noisy else 4e8  # multiply-adds; some 20 ms on one core
+        budget = 2e8 if noisy else 4e8  # multiply-adds; about 20 ms on one core
         each = f" x {columns} per sample" if columns > 1 else ""
         text = f"edges² x (samples + edges / 3) = {n_live}² x ({n_samples}{each} + {n_live} / 3) = {work:.2g}"
         if work <= budget:
@@ -101,7 +101,7 @@ class LM(Solver):
 
 
 class LevenbergMarquardt(SolverRun):
-    """Iterations of one start on one data set."""
+    """The iterations of one restart on one data set."""
 
     penalties: FloatArray
 
@@ -115,16 +115,16 @@ class LevenbergMarquardt(SolverRun):
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
-        """Iterations done."""
+        """The number of iterations so far."""
         return self._state.epoch
 
     @property
     def error(self) -> float:
-        """The loss without its penalty."""
+        """The loss without penalty."""
         return self._state.error
 
     def _prepare(self) -> None:
-        """Compute all that follows from the graph."""
+        """Compute the attributes that depend on the graph."""
         mesh = self.mesh
         self.live, self.count = mesh.live_parameters(), mesh.n_parameters
         needed = 8.0 * len(self.live) ** 2 * (BUCKETS + 3)
@@ -133,40 +133,40 @@ class LevenbergMarquardt(SolverRun):
         self.evidence = Evidence(mesh, self.samples, self.live, self.penalised)
 
     def rewire(self, change: Change) -> None:
-        """Continue after the graph has changed: parameters that stayed keep their penalty, new ones get the mean."""
+        """Continue after the graph has changed; remaining parameters keep their penalty, new ones get the mean."""
         before, least, mean = np.zeros(self.count), self.evidence.least, self.l2
         before[self.live] = self.penalties
         self._prepare()
         self.evidence.least = least
         kept = carried(change.parameters, before)[self.live]
         self.penalties = np.where(kept > 0, kept, mean) * self.penalised
-        self._unstick()
+        self._reset_damping()
         self._state.final = False
         self._state.error = self._evaluate()[0]
 
-    def _unstick(self) -> None:
+    def _reset_damping(self) -> None:
         self._state.stuck, self._state.damping, self._state.growth = "", 1e-2, 2.0
 
     @property
     def l2(self) -> float:  # type: ignore[override]
-        """The penalty, or the mean of those from the evidence."""
+        """The penalty, or the mean of the penalties from the evidence."""
         return self.evidence.mean(self.penalties) if self.auto else float(self.settings.l2)
 
     def _evaluate(self) -> tuple[float, float]:
-        """Loss without penalty, and share of correct samples."""
+        """Return the loss without penalty and the fraction of correct samples."""
         return self.samples.evaluate(self.mesh, self.settings.n_jobs)
 
     def _penalty(self) -> float:
         return 0.5 * float(self.penalties @ self.mesh.parameters[self.live] ** 2)
 
     def advance(self, most: int) -> Progress:
-        """Run one iteration: a step that lowers the loss, unless there is none."""
+        """Run one iteration: a step that decreases the loss, if there is one."""
         state, due = self._state, self._estimate_due()
         last = None if state.last is None else Progress(*state.last)
         if last is not None and state.stuck and (state.final or not due):
             state.epoch += 1
             return last._replace(fell=0.0, finished=state.stuck if state.final else "")
-        # BLAS sums in another order with more threads (we split the work ourselves); overflow is checked below
+        # one BLAS thread, because the order of sums depends on their number; overflow is checked below
         with _blas().limit(limits=1, user_api="blas"), np.errstate(over="ignore", invalid="ignore"):
             made = self._iterate(due, last)
         state.epoch += 1
@@ -174,10 +174,10 @@ class LevenbergMarquardt(SolverRun):
         return made._replace(finished=state.stuck if state.final else "")
 
     def _estimate_due(self) -> bool:
-        """Return whether l2 is estimated now: every third iteration.
+        """Return whether l2 is estimated in this iteration: in every third one.
 
-        In classification not before half the loss is explained, unless it hardly falls: the evidence of a net that
-        explains nothing yet asks for a penalty that keeps it so.
+        In classification the first estimate waits until the loss is halved or hardly decreases: at the initial weights
+        the evidence would choose penalties that keep the net from learning.
         """
         state = self._state
         done = state.before + state.epoch
@@ -195,7 +195,7 @@ class LevenbergMarquardt(SolverRun):
             state.error = state.first_error = self._evaluate()[0]
             if not np.isfinite(state.error):
                 raise MeshError(
-                    f"the loss is {state.error} at the first weights; scale the features or use bounded activations"
+                    f"the loss is {state.error} at the initial weights; scale the features or use bounded activations"
                 )
         if due and self._estimate(model.matrix, weights) and last is not None:
             return last._replace(fell=0.0)
@@ -212,22 +212,22 @@ class LevenbergMarquardt(SolverRun):
         return self._step(model, weights, grad, before, norm)
 
     def _estimate(self, matrix: FloatArray, weights: FloatArray) -> bool:
-        """Take the penalties of the evidence; return whether that ends a run which had no step any more."""
+        """Estimate the penalties; return whether the run ends: they no longer change, and no step is possible."""
         state = self._state
         found = self.evidence.penalties(matrix, weights, self.penalties, state.error)
         if state.stuck:
             state.final = bool((np.abs(found - self.penalties) <= 1e-9 * self.penalties).all())
             if state.final and state.last is not None:
                 return True
-            self._unstick()
+            self._reset_damping()
         self.penalties = found
         return False
 
     def _step(self, model: Curvature, weights: FloatArray, grad: FloatArray, before: float, norm: float) -> Progress:
-        """Raise the damping until a step gains."""
+        """Increase the damping until a step decreases the loss."""
         state, matrix, rounding = self._state, model.matrix, 4 * float(np.finfo(np.float64).eps)
         diagonal = np.diag(matrix).copy()
-        # an edge that hardly counts still gets a step of bounded length
+        # a lower bound, so that edges with almost no effect get steps of bounded length
         scale = np.maximum(diagonal, 1e-6 * max(diagonal.max(), np.finfo(np.float64).tiny))
         while state.damping <= 1e16:
             step = _solve(matrix, state.damping * scale, grad)
@@ -237,7 +237,7 @@ class LevenbergMarquardt(SolverRun):
                 loss = error + self._penalty()
                 predicted = 0.5 * float(state.damping * step @ (scale * step) - grad @ step)
                 gain = (before - loss) / predicted if predicted > 0 else -1.0
-                # where a difference of losses is rounding, the gradient still holds: one last step
+                # differences of losses below rounding error are unreliable, but the gradient is exact: one last step
                 last = 0 < predicted <= rounding * before and loss <= before * (1 + rounding)
                 if last:
                     self._end_steps()
@@ -254,18 +254,18 @@ class LevenbergMarquardt(SolverRun):
         return Progress(before, model.correct, norm, state.damping, 0.0)
 
     def _end_steps(self) -> None:
-        self._state.stuck, self._state.final = "no step lowers the loss any more", not self.auto
+        self._state.stuck, self._state.final = "no step decreases the loss further", not self.auto
 
     def _now(self) -> _DampingState:
         return replace(self._state, least=self.evidence.least, penalties=self.penalties)
 
-    def _go_on(self, state: _DampingState) -> None:
+    def _resume(self, state: _DampingState) -> None:
         self._state, self.evidence.least = state, state.least
         if state.penalties is not None:
             self.penalties = state.penalties
 
     def memory(self) -> Tree:
-        """Return what outlives the samples."""
+        """Return the state that a warm start continues from."""
         found = self._now()
         found.before, found.penalties = found.before + found.epoch, self.penalties.copy() if self.auto else None
         if found.stuck:
@@ -273,20 +273,20 @@ class LevenbergMarquardt(SolverRun):
         return {name: value for name, value in to_tree(found).items() if name in _DampingMemory.__dataclass_fields__}
 
     def recall(self, tree: Tree) -> None:
-        """Begin with a memory; the loss is that of these samples, and one that overflows is found at the first step."""
+        """Begin with the memory of an earlier run; the first iteration reports a loss that is not finite."""
         found, error = from_tree(_DampingMemory, tree, sizes_of(self.mesh)), self._evaluate()[0]
-        if not self.auto:  # the penalty is given now
+        if not self.auto:  # l2 is a number in this fit
             found.penalties = None
-        self._go_on(_DampingState(**vars(found), error=error if np.isfinite(error) else float("nan")))
+        self._resume(_DampingState(**vars(found), error=error if np.isfinite(error) else float("nan")))
 
     def state(self) -> Tree:
-        """Return all that `restore` needs to continue bit by bit."""
+        """Return the state with which `restore` continues bit-identically."""
         found: Tree = to_tree(self._now())
         return found
 
     def restore(self, tree: Tree) -> None:
-        """Continue from a state, which may come from anywhere."""
-        self._go_on(from_tree(_DampingState, tree, sizes_of(self.mesh), "solver"))
+        """Continue from a state; raise MeshError if it is invalid, because files are not trusted."""
+        self._resume(from_tree(_DampingState, tree, sizes_of(self.mesh), "solver"))
         if self.epoch > self.epochs:
             raise MeshError(f"solver.epoch must be at most {self.epochs}, got {self.epoch}")
 
@@ -299,7 +299,7 @@ def _blas() -> Any:
 
 
 def _solve(matrix: FloatArray, shift: FloatArray, grad: FloatArray) -> Any:
-    """Return -(matrix + diag(shift))^-1 grad by Cholesky; None if the matrix is too near to singular for it."""
+    """Return -(matrix + diag(shift))^-1 grad by Cholesky; None if the matrix is nearly singular."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     shifted = matrix.copy()
