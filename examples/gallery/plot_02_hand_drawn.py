@@ -32,12 +32,12 @@ features = ["sepal length", "sepal width", "petal length", "petal width"]
 flowers = ["setosa", "versicolor", "virginica"]
 graph = Topology.from_networkx(drawing, inputs=features, outputs=flowers)
 print(graph)
-print("dead edges (without effect on an output) with 2 ticks:", int(graph.dead_edges(2).sum()), "and with 4:",
-      int(graph.dead_edges(4).sum()))  # fmt: skip
+print("dead edges (without effect on an output) with 2 ticks:", int(graph.dead_edges(2).sum()), "and with 3:",
+      int(graph.dead_edges(3).sum()))  # fmt: skip
 
 # %%
-# The self-loop of "both" makes the graph cyclic, so the number of ticks has to be chosen. With 4 ticks the loop affects
-# the outputs.
+# The self-loop of "both" makes the graph cyclic, so the number of ticks is a parameter. The default is 3, the smallest
+# number at which every edge affects an output. With 4 ticks the signal of the features runs through the self-loop once.
 
 X, y = load_iris(return_X_y=True)
 model = MeshClassifier(mesh=graph, ticks=4, activation="tanh", solver="lm", l2=0.01, random_state=0)

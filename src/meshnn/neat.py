@@ -1,8 +1,8 @@
 """Genomes of neat-python as meshes, and back: evolve a graph, train its weights, continue the evolution with them.
 
 `FeedForwardNetwork` and `RecurrentNetwork` of neat and the mesh of a genome have the same outputs up to rounding.
-docs/how-to/evolve-with-neat.md lists the activations that are exact and has an example. Genomes are recognised by their
-attributes; neat is not imported.
+The how-to guide "Evolve with NEAT" lists the activations that are exact and has an example. Genomes are recognised by
+their attributes; neat is not imported.
 
 A node of neat computes phi(bias + response * aggregation(weight * value, ...)). A neuron computes phi'(sum of weight *
 value), with the bias neuron among its sources. So the weight of an edge is that of its gene times a factor: response,

@@ -68,7 +68,7 @@ def test_explain():
     assert done.returncode == 0, done.stderr
     assert "edges are dead" in done.stdout
     heading, *rows = (line for line in done.stdout.splitlines()[2:] if not line.startswith("---"))
-    assert heading.split() == ["method", "exact", "forward-only", "multiply-adds", "bytes"]
+    assert heading.split() == ["method", "exact", "forward-only", "multiply-adds", "cost", "bytes"]
     assert max(map(len, [heading, *rows[:3]])) < 80
     found = json.loads(meshnn("explain", "--layers", "32,14,13,10", "--json").stdout)
     assert (found["edges"], found["chosen"], found["solver"]) == (797, "factored", None)

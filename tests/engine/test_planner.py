@@ -1,5 +1,7 @@
 """The choice of the gradient method, its predicted cost, and the fallback when memory is short."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,14 @@ def test_auto_leaves_forward_only_when_it_takes_longer(batch):
     X, y = batch
     assert m.engine("gradient", "forward", 100).plan.method.forward_only
     close(m.gradient(X, y)[1], m.gradient(X, y, gradient="forward")[1], 1e-4)
+
+
+def test_the_table_shows_the_costs_that_are_compared():
+    found = Mesh(Topology.mesh(5, 20, 3), ticks=8, activation="tanh").explain()
+    shown = {row[0]: row[found.columns.index("cost")].split() for row in found.rows}
+    value = {name: float(number) * {"k": 1e3, "M": 1e6, "G": 1e9}[unit] for name, (number, unit) in shown.items()}
+    ratio = value["factored"] / value["adjoint"]
+    assert float(re.search(r"([\d.]+) times", found.reason)[1]) == pytest.approx(ratio, rel=0.1)
 
 
 @pytest.mark.parametrize(("ratio", "chosen"), [(0.5, "factored"), (1.29, "factored"), (1.31, "adjoint")])

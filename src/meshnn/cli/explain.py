@@ -89,7 +89,7 @@ def explain(
         alternative = getattr(choice and choice.alternative, "name", None)
         rows = [
             {"method": cost.method, "exact": True, "forward_only": cost.forward_only, "bytes": cost.bytes,
-             "multiply_adds": cost.multiply_adds, "estimated": cost.estimated}
+             "multiply_adds": cost.multiply_adds, "cost": cost.operations, "estimated": cost.estimated}
             for cost in explanation.decision.costs
         ]  # fmt: skip
         print_json({

@@ -84,7 +84,7 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         fraction, the patience and a scikit-learn score. Use it if the net overfits.
     gradient : "auto", "forward", "factored", "influence" or "adjoint", default="auto"
         Method that computes the gradient, see `Mesh.gradient`. All methods are exact and differ in time and memory
-        only. "auto" takes the fastest one that fits in memory and prefers forward-only methods.
+        only. "auto" takes a forward-only method that fits in memory unless backprop is clearly cheaper (`explain`).
     structure : policy or list of policies, optional
         Changes of the graph during training: `Prune`, `Regrow`, `Sparsify` or `Grow` of `meshnn.training.structure`.
         By default the graph is fixed.

@@ -226,7 +226,7 @@ class Exports:
         tune: bool = True,
         learn: bool = False,
     ) -> CReport:
-        """Write the model as one C99 header that needs no library, see docs/how-to/deploy-to-a-microcontroller.md.
+        """Write the model as one C99 header that needs no library.
 
         Parameters
         ----------
@@ -250,7 +250,7 @@ class Exports:
             Whether the weights of an integer net are fine-tuned on X with quantisation in the loop. The result is kept
             if its outputs are nearer to those of the float net.
         learn : bool, default False
-            Whether the net continues to learn in C, see docs/how-to/learn-on-a-microcontroller.md.
+            Whether the net continues to learn in C.
 
         Returns
         -------

@@ -14,7 +14,7 @@ from meshnn.errors import DataError, MeshError
 
 
 class Loss:
-    """Base class of losses; `_core/losses.hpp` has the arithmetic."""
+    """Base class of losses; the compiled core has the arithmetic."""
 
     name: str
     code: int  # in the kernels

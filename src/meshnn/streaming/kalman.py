@@ -1,6 +1,6 @@
 """The extended Kalman filter of a stream: its settings and its state, which changes size with the net.
 
-The mathematics is in `_core/kalman.hpp`; this module makes the arrays. Up to a few hundred parameters there is one
+The compiled core does the arithmetic; this module makes the arrays. Up to a few hundred parameters there is one
 block, the full covariance. With more parameters there is one block per neuron, for the parameters of its in-edges
 (decoupled filter): parameters of different neurons are assumed independent, but the innovation matrix includes all
 outputs.

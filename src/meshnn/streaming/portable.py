@@ -1,6 +1,6 @@
 """`PortableStream`: a stream in float32 that computes the same bits on every machine, also in C without a library.
 
-The mathematics is in `_core/portable.h`, which the core runs and `export/c/learner.py` writes into headers.
+One C source has the mathematics. The compiled core runs it, and `to_c(learn=True)` writes it into headers.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Settings:
     l1, l2 : float, float or "auto" or "evidence"
         Regularisation strengths: `l1 * sum |w| + l2 / 2 * sum w^2` is added to the mean loss, without bias edges.
         Defaults 0.0 and "auto". `lm` does not support l1. With l2="auto" several strengths are compared on hold-out
-        samples (see `search.py`), for `lm` also those estimated by the evidence. "evidence" (`lm` only) uses the
+        samples, for `lm` also those estimated by the evidence. "evidence" (`lm` only) uses the
         estimate without the comparison.
     gradient : "auto", "forward", "factored", "influence" or "adjoint"
         Method of gradient computation, default "auto". All methods are exact and differ in time and memory.

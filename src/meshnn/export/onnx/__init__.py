@@ -25,7 +25,7 @@ def to_onnx(
     blueprint: Blueprint, path: str | PathLike[str] | None = None, *, zipmap: bool | None = None,
     sequence: bool = False, opset: int = LEAST_OPSET, dtype: str = "float32", name: str | None = None,
 ) -> Any:  # fmt: skip
-    """Return an ONNX model, see docs/how-to/serve-with-onnx-runtime.md.
+    """Return an ONNX model.
 
     The input is `features` (N, n_inputs); a model of a table with text columns has one input (N, 1) per column. A
     classifier has the outputs `label` (N,) and `probabilities` (N, n_classes), a multi-label classifier both as
