@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import sys
 import time
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshnn.arguments import switch
-from meshnn.errors import MeshError, TrainingInterrupted
+from meshnn.errors import MeshError, TrainingInterrupted, warn
 from meshnn.estimators.data import ArrayData, OutOfCoreData
 from meshnn.estimators.scaling import Scaling
 from meshnn.storage import Tree
@@ -102,7 +101,7 @@ def attach_checkpoint(
             what = f"max_epochs was {resumed.epochs} when this run began and is {trainer.epochs} now"
             ended = f": the run had ended ({trainer.history[-1].note}); delete the checkpoint to start a new run"
             moved = ": the learning rate schedule and the policies continue as in a run of the new length"
-            warnings.warn(what + (ended if trainer.finished else moved), UserWarning, stacklevel=4)
+            warn(what + (ended if trainer.finished else moved))
     checkpoint.watch(tree)
 
 
