@@ -93,7 +93,9 @@ def attach_checkpoint(
     if resumed is not None:
         checkpoint.restore(resumed, trainer.restore)
         if model._verbosity():
-            done = "a finished run" if trainer.finished else f"a run after {len(trainer.history)} rows"
+            rows = trainer.history
+            epoch = f" (epoch {rows[-1].epoch})" if len(rows) else ""
+            done = "a finished run" if trainer.finished else f"after {len(rows)} history rows{epoch}"
             print(f"resuming from the checkpoint {checkpoint.path}: {done}", file=sys.stderr)
         if resumed.epochs < trainer.epochs and (
             trainer.finished or trainer.changes or trainer.choice.solver.comes_to_rest
