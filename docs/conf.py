@@ -68,13 +68,14 @@ sphinx_gallery_conf = {
 }
 
 html_theme = "pydata_sphinx_theme"
-html_title = "meshnn"
+html_title = "meshnn documentation"
 html_static_path = ["static"]
 html_css_files = ["meshnn.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_sidebars = {"index": [], "tutorial": []}  # pages without pages below them
 html_theme_options = {
+    "logo": {"text": "meshnn"},
     "navbar_align": "left",
     "navbar_persistent": [],
     "navbar_center": ["navbar-nav"],

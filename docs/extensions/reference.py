@@ -91,6 +91,16 @@ def members(kind: type) -> dict[str, str]:
     return found
 
 
+def linked(text: str) -> str:
+    """Return a docstring in which paths such as docs/how-to/tune.md are links; `help()` shows the paths."""
+    return re.sub(r"docs/((?:how-to|explanation|reference)/[\w-]+)\.md", r":doc:`/\1`", text)
+
+
+def link_pages(app: Any, kind: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Replace paths of pages in a docstring by links."""
+    lines[:] = [linked(line) for line in lines]
+
+
 def heading(text: str, line: str = "=") -> str:
     """Return a reStructuredText heading."""
     return f"{text}\n{line * len(text)}\n\n"
@@ -130,7 +140,7 @@ def first_line(value: Any) -> str:
     """Return the first sentence of a docstring, for tables."""
     plain = inspect.isclass(value) or inspect.isroutine(value)
     text = (inspect.getdoc(value) or "") if plain else "A constant."
-    return " ".join(text.split("\n\n")[0].split())
+    return linked(" ".join(text.split("\n\n")[0].split()))
 
 
 def table(rows: list[tuple[str, str]]) -> str:
@@ -146,7 +156,7 @@ def module_page(name: str, module: ModuleType, where: dict[str, str]) -> str:
     # the pages of this module are below it; names of other modules are only linked
     below = [f"{name}.{word}" for word in names if where[f"{name}.{word}"] == f"{name}.{word}"]
     tree = ".. toctree::\n   :hidden:\n\n" + "".join(f"   {page}\n" for page in below) + "\n" if below else ""
-    return heading(name) + f"{inspect.getdoc(module) or ''}\n\n" + table(rows) + tree
+    return heading(name) + f"{linked(inspect.getdoc(module) or '')}\n\n" + table(rows) + tree
 
 
 def option_lines(command: Any) -> str:
@@ -226,7 +236,7 @@ def start_page(found: dict[str, ModuleType | str]) -> str:
 
 def first_line_of_module(module: Any) -> str:
     """Return the first sentence of the docstring of a module."""
-    return " ".join((inspect.getdoc(module) or "").split("\n\n")[0].split())
+    return linked(" ".join((inspect.getdoc(module) or "").split("\n\n")[0].split()))
 
 
 def write(folder: Path) -> list[Path]:
@@ -255,4 +265,5 @@ def write(folder: Path) -> list[Path]:
 def setup(app: Any) -> dict[str, bool]:
     """Set up the Sphinx extension: write the pages before Sphinx reads sources."""
     app.connect("builder-inited", lambda app: write(Path(app.srcdir) / "api"))
+    app.connect("autodoc-process-docstring", link_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,6 +5,8 @@ Every error is a `ValueError` whose message states what was received, what is ex
 
 from __future__ import annotations
 
+import sys
+import warnings
 from os import PathLike
 
 __all__ = [
@@ -16,6 +18,16 @@ __all__ = [
     "TopologyError",
     "TrainingInterrupted",
 ]
+
+
+def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that shows the line of the user's code, outside this package and the libraries that call it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_globals.get("__name__", "").partition(".")[0] in ("meshnn", "contextlib", "sklearn", "joblib"):
+        if frame.f_back is None:
+            break
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class MeshError(ValueError):

@@ -55,7 +55,8 @@ def test_fit_reports_and_writes(iris_model):
     assert path.exists()
     for text in ("test accuracy", "95% interval", "versicolor", "edges ("):
         assert text in done.stdout
-    assert re.search(r"solver adam \(\d+ edges would overfit 105 noisy samples; l2 .* \(held-out", done.stdout)
+    reason = r"solver adam \(lm not tried: more weights \(\d+\) than samples \(105\); l2 .* \(held-out"
+    assert re.search(reason, done.stdout)
     assert done.stdout.count("held-out loss") == 1
     assert "105 rows for training, 45 for the test" in done.stderr
     assert "\x1b[" not in done.stdout + done.stderr  # no colours without a terminal

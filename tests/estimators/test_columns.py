@@ -1,11 +1,13 @@
 """Columns of all kinds: dates, many levels, types of pandas, polars and Arrow, other notations, wide tables."""
 
 import datetime
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from sklearn.model_selection import cross_val_score
 
 from meshnn import MeshClassifier
 from meshnn.errors import DataError
@@ -67,7 +69,8 @@ def test_dates_are_features(column):
     encoder = Encoder.learn(table, "x")
     assert encoder.feature_names == ["day.year", "day.month", "day.weekday", "day.days"]
     assert encoder.encode(table).X.tolist() == WANT
-    assert "year, month, weekday, days since 2023-12-31" in encoder.notes["day"]
+    assert ("day" in encoder.notes) == pa.types.is_string(table["day"].type)  # the type of the others states it
+    assert "year, month, weekday, days since 2023-12-31" in encoder.notes.get("day", encoder.describe()[0])
     assert "days since 2023-12-31" in encoder.describe()[0]
     again = Encoder.from_tree(encoder.to_tree())
     assert again == encoder
@@ -99,10 +102,27 @@ def test_what_is_no_date():
 
 def test_estimators_learn_from_dates():
     days = pd.date_range("2024-01-01", periods=60)
-    with pytest.warns(UserWarning, match="column day holds dates"):
-        model = MeshClassifier(3, l2=1e-3, random_state=0).fit(pd.DataFrame({"day": days}), days.weekday < 3)
+    model = MeshClassifier(3, l2=1e-3, random_state=0).fit(pd.DataFrame({"day": days}), days.weekday < 3)
     assert model.score(pd.DataFrame({"day": days}), days.weekday < 3) == 1.0
     assert model.feature_importances_.shape == (1,)
+
+
+def test_text_taken_as_dates_is_reported_at_the_line_of_the_user():
+    days = pd.date_range("2024-01-01", periods=60)
+    texts = pd.DataFrame({"day": days.astype(str)})
+    model = MeshClassifier(3, l2=1e-3, max_epochs=2, tol=0, random_state=0)
+    with pytest.warns(UserWarning, match="column day holds dates") as caught:
+        cross_val_score(model, texts, days.weekday < 3, cv=2)
+    assert {Path(warning.filename) for warning in caught if "day" in str(warning.message)} == {Path(__file__)}
+
+
+def test_describe_rounds_numbers_and_shortens_dates():
+    table = pa.table({"x": [1 / 3, 2 / 3, 7.5], "n": [1234567, 1234568, 1234569], "day": DAYS})
+    lines = Encoder.learn(table, impute=True).describe()
+    assert lines[0] == "x: number, 0.666667 where missing"
+    assert lines[1] == "n: number, 1234568 where missing"
+    assert "T" not in lines[2]
+    assert ".000000" not in lines[2]
 
 
 # -- levels, indices, rows -------------------------------------------------------------------------------------------

@@ -169,7 +169,12 @@ def test_callbacks_of_sklearn_go_through_pipelines_and_searches(capsys):
     assert "MeshClassifier" in capsys.readouterr().out
 
 
-def test_options_of_a_solver_need_an_object():
+def test_nested_options_need_an_object():
     with pytest.raises(MeshError, match="solver is 'auto'"):
         MeshClassifier().set_params(solver__learning_rate=0.1)
+    for given in (False, True):
+        with pytest.raises(MeshError, match=f"early_stopping is {given}"):
+            MeshClassifier(early_stopping=given).set_params(early_stopping__patience=3)
+    stops = MeshClassifier().set_params(early_stopping=EarlyStopping(), early_stopping__patience=3)
+    assert stops.early_stopping.patience == 3
     assert MeshClassifier().set_params(solver=Adam(), solver__learning_rate=0.1).solver.learning_rate == 0.1

@@ -163,6 +163,9 @@ def test_whole_series_are_fitted():
     for wrong in (X[:20], X.to_numpy(), X.shift(freq="D")):
         with pytest.raises(DataError, match="X"):
             fitted.fit(y, wrong)
+    for table in (X, X.to_numpy()):
+        with pytest.raises(DataError, match="one column"):
+            fitted.fit(table)
 
 
 @pytest.mark.parametrize(("call", "match"), [

@@ -61,7 +61,7 @@ def test_a_run_that_a_callback_stopped_resumes(tmp_path, capsys):
     assert first.history_[-1].note.endswith("stopped by a callback")
     assert "checkpoint" not in capsys.readouterr().err
     again = MeshClassifier(4, callbacks=Checkpoint(path), verbose=1, **options).fit(X, y)
-    assert f"resuming from the checkpoint {path}: a run after 3 rows" in capsys.readouterr().err
+    assert f"resuming from the checkpoint {path}: after 3 history rows" in capsys.readouterr().err
     same(again, MeshClassifier(4, **options).fit(X, y))
     MeshClassifier(4, callbacks=Checkpoint(path), verbose=1, **options).fit(X, y)
     assert "a finished run" in capsys.readouterr().err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import copy
@@ -22,7 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from meshnn import storage
 from meshnn.arguments import real_number, switch
 from meshnn.arrays import Array, FloatArray
-from meshnn.errors import DataError, MeshError
+from meshnn.errors import DataError, MeshError, warn
 from meshnn.estimators.builder import NetBuilder
 from meshnn.estimators.continuing import attach_checkpoint, describe_run, interrupted, warm_start_settings
 from meshnn.estimators.data import ArrayData, OutOfCoreData, is_out_of_core, open_data
@@ -279,8 +278,7 @@ class BaseMesh(Parameters, Outputs):
             if fall := trainer.fall_at_end():
                 what = f"training ended after {trainer.epochs} epochs, but the loss still fell by"
                 message = f"{what} {fall:.2g} per epoch; raise max_epochs"
-                wrapped = hasattr(self, "set_callbacks")  # `with_callbacks` adds a frame
-                warnings.warn(ConvergenceWarning(message), stacklevel=3 + wrapped)
+                warn(ConvergenceWarning(message))
         except KeyboardInterrupt:
             raise interrupted(trainer, checkpoint) from None
         except BaseException:

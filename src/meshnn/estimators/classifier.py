@@ -73,8 +73,9 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         requires solver="lm", which then estimates penalties during training without a hold-out set. `l2_` holds the
         value that was used.
     tol : float, default=1e-4
-        Training stops when the loss has not fallen by `tol` within 20 epochs (or `EarlyStopping.patience`). adam and
-        sgd then first lower the learning rate, unless its schedule is constant. tol=0 always trains for `max_epochs`.
+        Training stops when the loss (on held-out samples, if there are any) has not fallen by `tol` within 20 epochs
+        (or `EarlyStopping.patience`). With max_epochs="auto", adam and sgd wait at least a quarter of the epochs. They
+        then first lower the learning rate, unless its schedule is constant. tol=0 always trains for `max_epochs`.
     n_restarts : int, default=1
         Number of training runs from different random weights. The run with the lowest validation loss is kept, or with
         the lowest training loss if there is no hold-out set. Raise it if the result depends on `random_state`.
@@ -119,7 +120,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     classes_ : array (n_classes,)
         Classes in sorted order, one per output.
     history_ : History
-        One row per epoch with loss, accuracy, gradient norm and time.
+        Rows with epoch, loss, accuracy, gradient norm and time. A row covers one epoch, or a block of epochs if there
+        are 200 or more, so that a run has 100 to 200 rows. Large data sets always have one row per epoch.
     loss_curve_, validation_scores_ : list of float
         Columns of the history for the restart that was kept.
     feature_importances_ : array (n_features,)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import sys
 import time
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshnn.arguments import switch
-from meshnn.errors import MeshError, TrainingInterrupted
+from meshnn.errors import MeshError, TrainingInterrupted, warn
 from meshnn.estimators.data import ArrayData, OutOfCoreData
 from meshnn.estimators.scaling import Scaling
 from meshnn.storage import Tree
@@ -94,7 +93,9 @@ def attach_checkpoint(
     if resumed is not None:
         checkpoint.restore(resumed, trainer.restore)
         if model._verbosity():
-            done = "a finished run" if trainer.finished else f"a run after {len(trainer.history)} rows"
+            rows = trainer.history
+            epoch = f" (epoch {rows[-1].epoch})" if len(rows) else ""
+            done = "a finished run" if trainer.finished else f"after {len(rows)} history rows{epoch}"
             print(f"resuming from the checkpoint {checkpoint.path}: {done}", file=sys.stderr)
         if resumed.epochs < trainer.epochs and (
             trainer.finished or trainer.changes or trainer.choice.solver.decays_to_zero
@@ -102,7 +103,7 @@ def attach_checkpoint(
             what = f"max_epochs was {resumed.epochs} when this run began and is {trainer.epochs} now"
             ended = f": the run had ended ({trainer.history[-1].note}); delete the checkpoint to start a new run"
             moved = ": the learning rate schedule and the policies continue as in a run of the new length"
-            warnings.warn(what + (ended if trainer.finished else moved), UserWarning, stacklevel=4)
+            warn(what + (ended if trainer.finished else moved))
     checkpoint.watch(tree)
 
 

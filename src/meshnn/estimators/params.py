@@ -62,9 +62,12 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; options of nested objects are written `solver__learning_rate`."""
-        nested = next((key for key in params if key.startswith("solver__")), None)
-        if nested is not None and not hasattr(params.get("solver", self.solver), "set_params"):
-            raise MeshError(f"{nested}: solver is {self.solver!r}; set solver=Adam() or another object first")
+        for key in params:
+            name, nested, _ = key.partition("__")
+            fix = {"solver": "solver=Adam() or another object", "early_stopping": "early_stopping=EarlyStopping()"}
+            given = params.get(name, getattr(self, name, None))
+            if nested and name in fix and not hasattr(given, "set_params"):
+                raise MeshError(f"{key}: {name} is {given!r}; set {fix[name]} first")
         super().set_params(**params)
         return self
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -12,7 +11,7 @@ import numpy as np
 from meshnn.arguments import switch, whole_number
 from meshnn.arrays import Array
 from meshnn.checks import all_finite
-from meshnn.errors import DataError, FileError
+from meshnn.errors import DataError, FileError, warn
 from meshnn.estimators.scaling import Rotation, Scaling, is_sparse, row_blocks
 from meshnn.export.blueprint import Blueprint, SequenceTiming, input_columns
 from meshnn.losses import Loss
@@ -198,4 +197,4 @@ def _numbers(X: Any, model: str) -> Any:
 
 def _warn(notes: Iterable[str]) -> None:
     for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=6)
+        warn(note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +12,7 @@ import numpy as np
 from meshnn.arguments import as_generator, known, whole_number
 from meshnn.arrays import Array
 from meshnn.codes import StreamNumbers
-from meshnn.errors import DataError, FileError, MeshError
+from meshnn.errors import DataError, FileError, MeshError, warn
 from meshnn.export.blueprint import Blueprint, ExportError, Exports, SequenceTiming
 from meshnn.mesh import Mesh
 from meshnn.online._model import Features, OnlineModel, frame_rows, from_plain, to_plain
@@ -145,7 +144,7 @@ class StreamModel(OnlineModel, Exports):
             if not self._warned_of_features:
                 ignored = f"feature {new[free]!r} and all further new features are ignored: max_features is"
                 advice = "increase it, or remove features whose names differ from row to row"
-                warnings.warn(f"{ignored} {self.max_features}; {advice}", stacklevel=4)
+                warn(f"{ignored} {self.max_features}; {advice}")
             self._warned_of_features, new = True, new[:free]
         if new:
             with self._all_or_nothing():

@@ -172,7 +172,8 @@ class Features:
                 "for a DataFrame use learn_many and predict_many, for an array dict(enumerate(row))"
             )
         for name, value in x.items():
-            as_number(f"feature {name!r}", value, "leave it out where it is missing, one-hot encode texts")
+            advice = "leave it out if it is missing; give text one feature of 0 or 1 per level"
+            as_number(f"feature {name!r}", value, advice)
 
 
 def as_number(what: str, value: Any, advice: str) -> float:

@@ -18,6 +18,7 @@ from meshnn.online._model import Features, OnlineModel, as_number, from_plain, t
 from meshnn.online._tuning import TUNING
 from meshnn.storage import Tree
 from meshnn.streaming.state import fill_arrays
+from meshnn.tables.names import listed
 from meshnn.topology.builders import Seed
 
 __all__ = ["MeshForecaster"]
@@ -101,6 +102,9 @@ class MeshForecaster(OnlineModel):
         X : DataFrame (n, n_features), optional
             Features. If y is a Series, X must have the same index.
         """
+        if hasattr(y, "columns") or getattr(y, "ndim", 1) != 1:
+            columns = f" with the columns {listed(list(map(str, y.columns)))}" if hasattr(y, "columns") else ""
+            raise DataError(f"y is a {type(y).__name__}{columns}, expected a series of values; pass one column")
         rows: list[Any] = [None] * len(y)
         if X is not None:
             if not hasattr(X, "columns") or len(X) != len(y):

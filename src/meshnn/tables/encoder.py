@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from meshnn.arguments import as_list, switch, whole_number
 from meshnn.errors import DataError
 from meshnn.memory import check_fits
-from meshnn.tables.names import check_names, index_of, listed, plain, shown, source
+from meshnn.tables.names import check_names, index_of, listed, plain, short_date, shown, source
 
 __all__ = ["Column", "Encoded", "Encoder", "as_table", "date_parts"]
 
@@ -36,6 +36,13 @@ class Column:
     def parts(self) -> str:
         """The features of a date column as text."""
         return ", ".join(self.categories).replace("days", f"days since {self.origin[:10]}")
+
+    @property
+    def filled(self) -> str:
+        """The replacement of missing values as text; numbers have six digits."""
+        if isinstance(self.fill, float) and not self.fill.is_integer():
+            return plain(float(f"{self.fill:.6g}"))
+        return short_date(str(self.fill)) if self.kind == "date" else plain("" if self.fill is None else self.fill)
 
     @property
     def features(self) -> list[str]:
@@ -59,7 +66,7 @@ class Encoder:
     """Converts the columns of a table into a matrix of floats, as learned from a training table.
 
     Numbers are kept, booleans become 0 and 1, text columns are one-hot encoded, and dates become year, month, weekday,
-    hour and days since the first, if these vary.
+    hour and days since the earliest date, if these vary.
 
     Examples
     --------
@@ -164,7 +171,7 @@ class Encoder:
                 line += f"{len(column.categories)} values ({listed(column.categories, most=3)})"
                 line += " and all others" * column.other
             if column.fill is not None:
-                line += f", {plain(column.fill)} where missing"
+                line += f", {column.filled} where missing"
             lines.append(f"{shown(column.name)}: {line}")
         return lines + [f"{shown(name)}: left out ({why})" for name, why in self.left_out.items()]
 

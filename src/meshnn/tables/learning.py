@@ -13,7 +13,7 @@ from meshnn.errors import DataError
 from meshnn.tables.cells import NUMBER, TRUTH, Cells, cells_of, first
 from meshnn.tables.dates import as_numpy
 from meshnn.tables.encoder import Column, date_parts
-from meshnn.tables.names import plain, quoted, row_number, shown, source
+from meshnn.tables.names import plain, quoted, row_number, short_date, shown, source
 
 __all__ = ["fill_features", "learn_columns"]
 
@@ -57,10 +57,11 @@ def _learn_dates(cells: Cells) -> tuple[Column | str, str]:
     ordered = np.sort(cells.days[0][~cells.gaps])
     fill, origin = str(ordered[(len(ordered) - 1) // 2]), str(ordered[0].astype("datetime64[D]"))
     if ordered[0] == ordered[-1]:
-        return f"is constant ({fill})", ""
+        return f"is constant ({short_date(fill)})", ""
     varying = tuple(name for name, part in date_parts(ordered, origin).items() if np.ptp(part))
     column = Column(cells.name, "date", varying, fill, origin=origin)
-    return column, f"{cells.called} holds dates, used as {column.parts}"
+    expected = cells.kind == "date"  # the type of the column states it; text that is taken as dates is reported
+    return column, "" if expected else f"{cells.called} holds dates, used as {column.parts}"
 
 
 def _learn_texts(cells: Cells, most: int) -> tuple[Column | str, str]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from meshnn.errors import DataError
 
-__all__ = ["check_names", "index_of", "listed", "plain", "quoted", "row_number", "shown", "source", "take_rows",
-           "unique_names", "with_origin"]  # fmt: skip
+__all__ = ["check_names", "index_of", "listed", "plain", "quoted", "row_number", "short_date", "shown", "source",
+           "take_rows", "unique_names", "with_origin"]  # fmt: skip
 
 
 def shown(name: str, most: int = 60) -> str:
@@ -45,6 +45,15 @@ def plain(value: float | bool | str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(int(value)) if value.is_integer() and abs(value) < 1e16 else repr(value)
+
+
+def short_date(text: str) -> str:
+    """Return a moment in ISO notation without a fraction or a time of zero.
+
+    >>> short_date("2024-01-31T00:00:00.000000"), short_date("2024-01-31T12:30:00.000000")
+    ('2024-01-31', '2024-01-31 12:30:00')
+    """
+    return text.removesuffix(".000000").removesuffix("T00:00:00").replace("T", " ")
 
 
 def with_origin(table: Any, file: str, before: int = 0, index: Sequence[str] = ()) -> Any:

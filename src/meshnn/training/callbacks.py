@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from meshnn import storage
 from meshnn.arguments import FROM_0, POSITIVE, real_number, whole_number
-from meshnn.errors import CheckpointWarning, MeshError
+from meshnn.errors import CheckpointWarning, MeshError, warn
 from meshnn.files import Lock
 from meshnn.mesh import Mesh
 from meshnn.storage import FileError, Tree
@@ -195,7 +194,7 @@ class Checkpoint(Callback):
             if not only_warn:
                 raise
             if not self._warned:
-                warnings.warn(CheckpointWarning(f"{failure} ({error})"), stacklevel=5)
+                warn(CheckpointWarning(f"{failure} ({error})"))
             self._warned = True
 
     @property

@@ -24,7 +24,8 @@ class EarlyStopping(Options):
         Fraction of the samples that is held out, default 0.1. With None no samples are held out; training then uses
         `X_val, y_val` passed to `fit`, or else the training loss.
     patience : int
-        Number of epochs without improvement after which training stops, default 20. Increase it for noisy losses.
+        Number of epochs without improvement after which training stops, default 20. Increase it for noisy losses. With
+        max_epochs="auto", adam and sgd wait at least a quarter of the epochs.
     scoring : str or callable, optional
         A scikit-learn scorer that replaces the loss on the hold-out set.
 
@@ -64,8 +65,9 @@ class Settings:
         Method of gradient computation, default "auto". All methods are exact and differ in time and memory.
     patience, tol : int, float
         Stop when the loss (of the hold-out set if there is one) has not fallen by `tol` within `patience` epochs.
-        Defaults 20 and 1e-4; tol=0 disables stopping. A learning rate with a schedule is first reduced to 0 over a
-        fifth of the epochs so far, at least over 5.
+        Defaults 20 and 1e-4; tol=0 disables stopping. With max_epochs="auto", adam and sgd wait at least a quarter of
+        the epochs. A learning rate with a schedule is first reduced to 0 over a fifth of the epochs so far, at least
+        over 5.
     n_restarts : int
         Number of starts from different random weights, default 1; the start with the lowest loss is kept.
     n_jobs : int, optional

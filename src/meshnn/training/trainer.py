@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from meshnn.arrays import Array
-from meshnn.errors import MeshError
+from meshnn.errors import MeshError, warn
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.training.history import History, HistoryRow
@@ -253,7 +252,7 @@ class Trainer:
             now.ran_out, now.last = not stopped, self.mesh.values.copy()
             self._end_start()
             for unmet in () if self._structure is None else self._structure.unmet(run.epoch):
-                warnings.warn(unmet, UserWarning, stacklevel=4)
+                warn(unmet)
         now.seconds += time.perf_counter() - began
         accuracy = accuracy if self.samples.loss.classifies else math.nan
         measured = (run.epoch, progress.loss, held_out, accuracy, progress.gradient_norm, progress.rate, now.seconds)

@@ -86,7 +86,7 @@ class LM(Solver):
         if method is not None and not method.compiled:
             return False, f'lm needs the Jacobian in chunks, which gradient="{method.name}" cannot compute'
         if noisy and n_live > n_samples:
-            return False, f"{n_live} edges would overfit {n_samples} noisy samples"
+            return False, f"lm not tried: more weights ({n_live}) than samples ({n_samples})"
         work = n_live**2 * (float(n_samples) * columns + n_live / 3)
         budget = 2e8 if noisy else 4e8  # multiply-adds; about 20 ms on one core
         each = f" x {columns} per sample" if columns > 1 else ""
