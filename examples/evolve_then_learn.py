@@ -1,6 +1,6 @@
 """Evolve a network for XOR with NEAT, train its weights with exact gradients, and write them back to the genome.
 
-    pip install 'meshnn[neat]'
+    pip install '.[neat]'
     python examples/evolve_then_learn.py
 
 neat-python evolves until the error of the best genome is small. `from_neat` converts this genome into a mesh with the

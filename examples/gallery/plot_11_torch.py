@@ -6,7 +6,7 @@ A mesh as a PyTorch layer
 differentiates through it, and one PyTorch optimiser trains all of them. In this example a mesh with cycles stands
 between two linear layers.
 
-The example requires PyTorch (``pip install 'meshnn[torch]'``). Without it, only the graph is drawn.
+The example requires PyTorch (``pip install '.[torch]'`` in a clone). Without it, only the graph is drawn.
 """
 
 from matplotlib import pyplot as plt

@@ -128,7 +128,8 @@ def _run(arguments: list[str]) -> int:
         if not error.format_message():  # no arguments: typer has shown the help
             return 2
         where = error.ctx.command_path if error.ctx is not None else "meshnn"
-        raise MeshError(f"{error.format_message().rstrip('.')}; see {where} --help") from error
+        message = error.format_message().rstrip(".").replace("Value error, ", "")  # the prefix is pydantic's
+        raise MeshError(f"{message}; see {where} --help") from error
     except _WrappedError as error:
         raise error.args[0] from None
 

@@ -36,7 +36,7 @@ def export(
     name: Annotated[str | None, Option(help="C: prefix of all identifiers. Default: the name of the file.")] = None,
     learn: Annotated[
         bool,
-        Option("--learn", help="C: include the learner of a streaming model, so that the device continues training."),
+        Option("--learn", help="C: include a learner, so that the device continues training."),
     ] = False,
     tune: Annotated[
         bool,

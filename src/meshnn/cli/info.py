@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,22 @@ def info(model: MeshFile, as_json: AsJson = False) -> None:
     if as_json:
         print_json(facts)
         return
+    facts = {"size" if name == "bytes" else name: value for name, value in facts.items()}
+    facts["size"] = format_bytes(facts["size"])
+    lines = {
+        name.replace("_", " "): printable(_shown(value))
+        for name, value in facts.items()
+        if value is not None and value != []
+    }
+    if not sys.stdout.isatty():  # one line per fact, for grep
+        for name, text in lines.items():
+            print(f"{name:<17} {text}")
+        return
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in facts.items():
-        if value is None or value == []:
-            continue
-        if name == "bytes":
-            name, value = "size", format_bytes(value)
-        table.add_row(name.replace("_", " "), Text(printable(_shown(value))))
+    for name, text in lines.items():
+        table.add_row(name, Text(text))
     screen().print(table)
 
 

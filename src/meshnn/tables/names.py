@@ -95,7 +95,8 @@ def check_names(known: Sequence[str], names: Sequence[Any], where: str = "", why
         lowered = {other.lower(): other for other in known}
         close = difflib.get_close_matches(lost[0].lower(), lowered, n=1)
         meant = f" (did you mean {shown(lowered[close[0]])}?)" if close else ""
-        message = f"{where}there is no column {listed(lost)}{why}{meant}; the columns are {listed(known)}"
+        none = "there is no column" if len(lost) == 1 else "there are no columns"
+        message = f"{where}{none} {listed(lost)}{why}{meant}; the columns are {listed(known)}"
         raise DataError(message, code="column", field=lost[0])
 
 

@@ -35,8 +35,8 @@ class CReport:
     n_edges, multiply_adds : int
         Stored edges, and products per prediction or per step.
     table_bytes, ram_bytes : int
-        Tables in flash, besides code (which contains the weights if there are no loops), and RAM per call besides a few
-        words.
+        Tables in flash, besides code (which contains the weights if there are no loops), and RAM per call, without
+        saved registers.
     notes : tuple of str
         The accuracy, if it is known, and other notes.
     net : IntegerNet or None
@@ -80,7 +80,7 @@ def write_c(
         quantiser = Quantiser(blueprint, samples, 8 if dtype == "int8" else 16)
         net = quantiser()
         if samples is None:
-            notes.append("scales are from the ranges of the training rows; with X= weights are also rounded together")
+            notes.append("scales are from the ranges of the training rows; X= (--data) also rounds weights better")
         elif switch("tune", tune):
             net = model._tuned(quantiser, net, samples)
     if y is not None and samples is not None:
