@@ -90,7 +90,7 @@ study study-quick: $(VENV)/.installed-bench
 bench-history: $(VENV)/.python
 	$(BIN)/python benchmarks/history.py --add results/bench.json --page results/history.html
 
-# The default estimators and those of scikit-learn on 65 tables; results of the latter are cached after the first run.
+# The default estimators and those of other libraries on 145 tables; results of peers are cached after the first run.
 tables: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/tables.py --jobs 2 --json results/tables.json
 

@@ -487,7 +487,7 @@ def main(argv=None):
     report(rows, names, seeds, options.markdown)
     report_bars(bars, options.markdown)
     if len(names) < complete:
-        print(f"\n*** {complete - len(names)} TABLES SKIPPED: install the extra `bench` (statsmodels, vega_datasets)")
+        print(f"\n*** {complete - len(names)} TABLES SKIPPED: install the extra `bench`")
     if options.json:
         every = [{"table": n, "model": m, "seed": s} | row for (n, m, s), row in found.items()]
         out = {"params": options.params, "tables": rows, "bars": bars, "runs": every}

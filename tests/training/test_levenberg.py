@@ -159,7 +159,7 @@ def test_auto_takes_lm_within_its_budget_and_says_why():
     assert "100² x (700 + 100 / 3) = 7.3e+06 multiply-adds" in small.reason
     large = choose_solver(Settings(), 10_000, 700, 9)
     assert large.solver.name == "adam"
-    assert "exceed the budget" in large.reason
+    assert "more than" in large.reason
     samples = 4 * 10**4 - 34  # 100 edges
     assert choose_solver(Settings(), 100, samples, 1).solver.name == "lm"
     assert choose_solver(Settings(), 100, samples + 1, 1).solver.name == "adam"

@@ -90,10 +90,10 @@ class LM(Solver):
         work = n_live**2 * (float(n_samples) * columns + n_live / 3)
         budget = 2e8 if noisy else 4e8  # multiply-adds; about 20 ms on one core
         each = f" x {columns} per sample" if columns > 1 else ""
-        text = f"edges² x (samples + edges / 3) = {n_live}² x ({n_samples}{each} + {n_live} / 3) = {work:.2g}"
-        if work <= budget:
-            return True, f"{text} multiply-adds per iteration fit the budget of {budget:.0e}"
-        return False, f"{text} multiply-adds per iteration of lm exceed the budget of {budget:.0e}"
+        cost = f"edges² x (samples + edges / 3) = {n_live}² x ({n_samples}{each} + {n_live} / 3) = {work:.2g}"
+        enough = work <= budget
+        least = "at most" if enough else "more than"
+        return enough, f"an iteration of lm takes {cost} multiply-adds, {least} {budget:.0e}"
 
     def start(self, mesh: Mesh, samples: Samples, settings: Settings, rng: np.random.Generator) -> LevenbergMarquardt:
         """Begin to train a mesh on a data set."""
