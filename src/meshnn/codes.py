@@ -19,6 +19,7 @@ FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
     "tanh": lambda xp, t: xp.tanh(t),
     "sin": lambda xp, t: xp.sin(t),
     "gauss": lambda xp, t: xp.exp(-xp.clip(t * t, None, 700.0)),
+    "hardtanh": lambda xp, t: xp.where(xp.abs(t) >= 1.0, xp.sign(t), t),
 }
 
 #: The code of every activation.
@@ -33,6 +34,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "tanh": (-1.0, 1.0),
     "sin": (-1.0, 1.0),
     "gauss": (0.0, 1.0),
+    "hardtanh": (-1.0, 1.0),
 }
 
 #: Codes of the activations with phi(0) != 0: their neurons have non-zero states from the first tick on.

@@ -41,7 +41,7 @@ class Mesh(StreamingNet):
         travel around cycles more often.
     activation : str or sequence of str, default "relu"
         Activation of the hidden neurons: one name, or one per hidden neuron. The names are identity, relu, leaky_relu
-        (slope 0.01), elu, softplus, sigmoid, tanh, sin and gauss (exp(-t^2)).
+        (slope 0.01), elu, softplus, sigmoid, tanh, sin, gauss (exp(-t^2)) and hardtanh (t clipped to -1 and 1).
     output_activation : str, default "identity"
         Activation of the output neurons. Keep "identity" where the loss applies softmax, sigmoid or exp itself.
     weights : array_like (n_edges,), optional

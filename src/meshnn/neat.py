@@ -158,14 +158,13 @@ class _Term(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """An activation of neat as a sum of terms and a constant."""
+    """An activation of neat as a sum of terms."""
 
     terms: tuple[_Term, ...]
-    constant: float = 0.0
 
     def helpers(self, output: bool) -> int:
         """Return the number of helper neurons of a node; the edges out of a hidden node apply its outer factor."""
-        if len(self.terms) > 1 or self.constant:
+        if len(self.terms) > 1:
             return 1 + len(self.terms)
         return int(output and self.terms[0].outer != 1.0)
 
@@ -175,7 +174,7 @@ class _Form(NamedTuple):
 
     def value(self, z: float) -> float:
         """Return the activation at z."""
-        return self.constant + sum(t.outer * _activated(t.name, t.slope * z + t.shift) for t in self.terms)
+        return sum(t.outer * _activated(t.name, t.slope * z + t.shift) for t in self.terms)
 
 
 @cache
@@ -194,11 +193,11 @@ FORMS: dict[str, _Form] = {
     "tanh": _Form((_Term("tanh", 2.5),)),
     "sin": _Form((_Term("sin", 5.0),)),
     "gauss": _Form((_Term("gauss", math.sqrt(5.0)),)),
+    "clamped": _Form((_Term("hardtanh"),)),
     "softplus": _Form((_Term("softplus", 5.0, 0.2),)),
     "abs": _Form((_Term("relu"), _Term("relu", -1.0))),
     "lelu": _Form((_Term("relu"), _Term("relu", -1.0, -0.005))),
     "selu": _Form((_Term("elu", 1.0, 1.7580993408473766), _Term("relu", 1.0, -0.7073983534918963))),
-    "clamped": _Form((_Term("relu", 1.0, 1.0, 1.0), _Term("relu", 1.0, -1.0, -1.0)), -1.0),
     "hat": _Form((_Term("relu", 1.0, 1.0, 1.0), _Term("relu", 1.0, -2.0), _Term("relu", 1.0, 1.0, -1.0))),
 }
 
@@ -363,7 +362,6 @@ def _built(
                 activations[key, k] = term.name
                 edges += [_Edge(first, (key, k), term.slope), _Edge((key, k), key, term.outer)]
                 edges += [_Edge(None, (key, k), term.shift)] if term.shift else []
-            edges += [_Edge(None, key, form.constant)] if form.constant else []
         elif helpers:
             edges.append(_Edge(first, key, form.terms[0].outer))
         else:

@@ -25,7 +25,7 @@ def activate(name, points, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_activations_at_the_edges(name, dtype):
     """Test zero, large values and infinity; NaN stays NaN."""
-    points = [0.0, 1e-30, -1e-30, 0.3, -0.3, 5.0, -5.0, 30.0, -30.0]
+    points = [0.0, 1.0, -1.0, 1e-30, -1e-30, 0.3, -0.3, 5.0, -5.0, 30.0, -30.0]
     got, slope = activate(name, points, dtype)
     want = np.array([naive.activate(name, float(dtype(t))) for t in points])
     eps, top = np.finfo(dtype).eps, float(np.finfo(dtype).max)
@@ -35,6 +35,7 @@ def test_activations_at_the_edges(name, dtype):
     ends = {
         "identity": (np.inf, -np.inf), "relu": (np.inf, 0), "leaky_relu": (np.inf, -np.inf), "elu": (np.inf, -1),
         "softplus": (np.inf, 0), "sigmoid": (1, 0), "tanh": (1, -1), "sin": (np.nan, np.nan), "gauss": (0, 0),
+        "hardtanh": (1, -1),
     }  # fmt: skip
     overflown = chain(name, dtype, 2.0).forward([[top], [-top]])[:, 0]
     np.testing.assert_array_equal(overflown, np.array(ends[name], dtype))

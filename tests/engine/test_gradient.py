@@ -80,6 +80,18 @@ def test_gradient_equals_central_differences(data, activation):
     check(case, case.gradient("adjoint")[0], by_differences(case), 2e-6)
 
 
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "elu", "hardtanh"])
+def test_gradient_equals_central_differences_away_from_kinks(activation):
+    rng, t = np.random.default_rng(0), Topology.mesh(3, 6, 2)
+    mesh = Mesh(t, 3, activation, activation, 0.6 * rng.standard_normal(t.n_edges), "float64")
+    X = rng.standard_normal((50, 3))
+    sums = (mesh.states(X)[:-1] @ mesh.adjacency().toarray())[..., t.n_clamped :, None]
+    X = X[(np.abs(sums - [-1.0, 0.0, 1.0]) > 1e-3).all(axis=(0, 2, 3))]
+    assert len(X) > 20
+    case = Case(mesh, X, rng.standard_normal((len(X), 2)), "squared_error")
+    check(case, case.gradient()[0], by_differences(case), 2e-6)
+
+
 @examples(60)
 @given(case=tied_cases())
 def test_gradient_of_ties_equals_autograd(case):

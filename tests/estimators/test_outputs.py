@@ -34,7 +34,7 @@ def test_every_activation_reaches_all_targets(activation, loss):
     np.testing.assert_allclose(found.values(targets), y, rtol=1e-12)  # the inverse
 
 
-@pytest.mark.parametrize("activation", ["softplus", "sigmoid", "tanh", "elu"])
+@pytest.mark.parametrize("activation", ["softplus", "sigmoid", "tanh", "elu", "hardtanh"])
 def test_they_are_learned(activation):
     y = 60 + 40 * X[:, 0]
     model = MeshRegressor(mesh=ending_in(activation), max_epochs=30, solver="lm", tol=0, random_state=0).fit(X, y)
@@ -80,7 +80,7 @@ def test_targets_out_of_reach(activation, standardize, y, message):
 
 def test_outputs_that_a_loss_could_not_use():
     y = np.arange(120) % 2
-    for activation in ("sigmoid", "tanh", "sin", "gauss"):
+    for activation in ("sigmoid", "tanh", "sin", "gauss", "hardtanh"):
         with pytest.raises(MeshError, match=activation):
             MeshClassifier(mesh=ending_in(activation), max_epochs=1).fit(X, y)
     for activation in ("relu", "softplus", "elu"):  # differences of outputs are unbounded

@@ -42,14 +42,14 @@ def random_net(seed, ticks=None, dtype="float64"):
     n = n_inputs + bias + n_hidden + n_outputs
     pairs = np.argwhere(rng.random((n, n)) < rng.choice([0.1, 0.3, 0.6, 1.0])).tolist()
     topology = repair(int(n_inputs), int(n_hidden), int(n_outputs), bias, pairs, ticks)
-    hidden = [ACTIVATION_NAMES[k] for k in rng.integers(0, 9, n_hidden)]
+    hidden = [ACTIVATION_NAMES[k] for k in rng.integers(0, len(ACTIVATION_NAMES), n_hidden)]
     fan_in = np.maximum(np.bincount(topology.dst, minlength=n), 1)[topology.dst]
     weights = rng.standard_normal(topology.n_edges) * 1.2 / np.sqrt(fan_in)
     parameter = None
     if rng.integers(2):  # edges in pairs share one weight
         parameter = np.arange(topology.n_edges) // 2
         weights = weights[: parameter[-1] + 1][parameter]
-    output = ACTIVATION_NAMES[rng.integers(9)]
+    output = ACTIVATION_NAMES[rng.integers(len(ACTIVATION_NAMES))]
     mesh = Mesh(topology, ticks, hidden, output, weights=weights, tied=parameter, dtype=dtype)
     return mesh, rng.standard_normal((5, n_inputs))
 

@@ -85,6 +85,7 @@ _WANT = {
     "sin": (np.sin, np.cos),
     "gauss": (lambda t: np.exp(-t * t), lambda t: -2 * t * np.exp(-t * t)),
     "identity": (lambda t: t, np.ones_like),
+    "hardtanh": (lambda t: np.clip(t, -1, 1), lambda t: (np.abs(t) < 1) * 1.0),
 }
 
 

@@ -65,6 +65,22 @@ def test_whole_numbers_come_near_to_floats(name):
         assert np.sqrt(np.mean((got - want) ** 2)) < most * want.std(), bits
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+def test_whole_numbers_represent_the_ends_of_hardtanh(bits):
+    """1 is the largest integer, unless all states on the samples are smaller."""
+    t = Topology.layered([2, 6, 2])
+    mesh = Mesh(t, 2, "hardtanh", output_activation="hardtanh", dtype="float64", random_state=0)
+    mesh.weights = 2 * mesh.weights
+    X = 2 * np.random.default_rng(0).standard_normal((200, 2))
+    net, want = Quantiser(mesh.blueprint(), X, bits)(), mesh.forward(X)
+    got = net.outputs(net.coding(X)) * net.out_scale
+    assert (np.abs(want) == 1).mean() > 0.1
+    assert (got[np.abs(want) == 1] == want[np.abs(want) == 1]).mean() > 0.9
+    assert np.abs(got - want).max() < (0.1 if bits == 8 else 0.001)
+    net = Quantiser(mesh.blueprint(), 0.05 * X, bits)()
+    assert net.out_scale.max() * net.most == pytest.approx(np.abs(mesh.forward(0.05 * X)).max(), rel=0.05)
+
+
 @gcc
 @pytest.mark.parametrize("bits", [8, 16])
 def test_no_inputs_can_make_a_sum_overflow(tmp_path, bits):
@@ -226,7 +242,7 @@ int main(void) {{
 @pytest.mark.slow
 @pytest.mark.parametrize("board", ["m3", "m4f"])
 def test_floats_have_the_same_bits_on_every_processor(tmp_path, board):
-    mesh = Mesh(Topology.mesh(3, 9, 2), 4, list(ACTIVATION_NAMES), "tanh", random_state=0)
+    mesh = Mesh(Topology.mesh(3, len(ACTIVATION_NAMES), 2), 4, list(ACTIVATION_NAMES), "tanh", random_state=0)
     rng = np.random.default_rng(4)
     X = (rng.standard_normal((60, 3)) * 10.0 ** rng.integers(-9, 4, (60, 3))).astype(np.float32)
     mesh.to_c(tmp_path / "net.h")

@@ -69,7 +69,7 @@ def net(topology, ticks, activation, seed):
     return lambda: Mesh(topology, ticks, activation, random_state=seed)
 
 
-SEVERAL = ["tanh", "sin", "softplus", "gauss", "elu", "sigmoid", "relu", "leaky_relu"]
+SEVERAL = ["tanh", "sin", "softplus", "gauss", "elu", "sigmoid", "relu", "hardtanh"]
 ROUGH = Topology.mesh(2, 5, 3, density=0.5, random_state=1)
 ADAM, EKF = {"learner": "adam"}, {"learner": "ekf"}
 FIXED = {"forgetting": 1e-3, "noise": 0.1, "tails": 0.0}
@@ -84,6 +84,7 @@ KINDS = {
         EKF | {"memory": "none", "scale": True},
     ),
     "labels, ekf": (net(recurrent(3, 2, 2), 1, SEVERAL[:3], 3), "binary_cross_entropy", EKF | {"scale": True}),
+    "leaky, adam": (net(recurrent(3, 2, 2), 1, ["leaky_relu", "hardtanh", "tanh"], 7), "squared_error", ADAM),
     "labels, adam": (net(Topology.columns(2, 3, 2), 2, "tanh", 4), "binary_cross_entropy", ADAM),
     "classes, ekf": (net(recurrent(3, 2, 3), 1, "tanh", 5), "cross_entropy", EKF),
     "classes, adam": (net(ROUGH, 2, "elu", 6), "cross_entropy", ADAM | {"scale": True}),

@@ -25,7 +25,7 @@ OPTIONS = {
     "enabled_mutate_rate": 0.1, "weight_init_stdev": 0.7, "weight_mutate_power": 0.3, "weight_max_value": 3,
     "weight_min_value": -3,
 }  # fmt: skip
-ONE_NEURON = ("identity", "relu", "elu", "sigmoid", "tanh", "sin", "gauss")
+ONE_NEURON = ("identity", "relu", "elu", "sigmoid", "tanh", "sin", "gauss", "clamped")
 SMOOTH = ("identity", "sigmoid", "tanh", "sin", "gauss")
 
 
@@ -337,9 +337,9 @@ def test_refusals_of_what_does_not_belong_together(make):
     refused(r"\(2, 2\)", to_neat, loop, genome, config)
     mesh.values[1] = np.nan
     refused("weight 1 .*nan", to_neat, mesh, genome, config)
-    mesh = from_neat(clamped := small(config, "clamped"), config)
+    mesh = from_neat(hat := small(config, "hat"), config)
     mesh.weights = 2 * mesh.weights
-    refused("fixed", to_neat, mesh, clamped, config)
+    refused("fixed", to_neat, mesh, hat, config)
     del genome.connections[2, 0]
     refused("no enabled path", from_neat, genome, config)
     config.genome_config.add_activation("tanh", lambda z: 0.5 * z)

@@ -19,7 +19,8 @@ SEQUENTIALS = {
     "tanh": lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)),
     "kinds": lambda: nn.Sequential(
         nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 5, bias=False), nn.LeakyReLU(),
-        nn.Linear(5, 4), nn.ELU(), nn.Linear(4, 4), nn.Softplus(), nn.Linear(4, 3), nn.Sigmoid(),
+        nn.Linear(5, 4), nn.ELU(), nn.Linear(4, 4), nn.Softplus(), nn.Linear(4, 4), nn.Hardtanh(),
+        nn.Linear(4, 3), nn.Sigmoid(),
     ),
     "no bias": lambda: nn.Sequential(nn.Linear(4, 5, bias=False), nn.Identity(), nn.Linear(5, 3, bias=False)),
     "one": lambda: nn.Sequential(nn.Linear(4, 3)),
@@ -69,6 +70,8 @@ def test_pruned_layers():
     ([nn.Linear(2, 3), nn.GELU()], "GELU"),
     ([nn.Linear(2, 3), nn.LeakyReLU(0.2)], r"LeakyReLU\(negative_slope=0.2\)"),
     ([nn.Linear(2, 3), nn.ELU(0.5)], r"ELU\(alpha=0.5\)"),
+    ([nn.Linear(2, 3), nn.Hardtanh(-1.0, 2.0)], r"Hardtanh\(min_val=-1.0, max_val=2.0\)"),
+    ([nn.Linear(2, 3), nn.ReLU6()], r"ReLU6\(\)"),
     ([nn.Linear(2, 3), nn.Softplus(2.0)], r"Softplus\(beta=2.0"),
     ([nn.Linear(2, 3), nn.Softplus(0.5)], r"Softplus\(beta=0.5"),
     ([nn.Linear(2, 3), nn.Softplus(threshold=5.0)], "threshold=5.0"),

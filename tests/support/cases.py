@@ -203,6 +203,7 @@ _TORCH = {
     "tanh": torch.tanh,
     "sin": torch.sin,
     "gauss": lambda t: torch.exp(-t * t),
+    "hardtanh": torch.nn.functional.hardtanh,
 }
 
 

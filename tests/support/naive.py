@@ -30,6 +30,8 @@ def activate(name, t):
     if name == "gauss":
         s = math.exp(-t * t)
         return s, -2.0 * t * s
+    if name == "hardtanh":
+        return (t, 1.0) if -1 < t < 1 else (math.copysign(1.0, t), 0.0)
     raise KeyError(name)
 
 

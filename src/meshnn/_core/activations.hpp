@@ -1,12 +1,13 @@
 // Activations phi(t) and their derivatives for rows of samples. Codes as in meshnn/codes.py.
 //
-// The kink of relu, leaky_relu and elu at 0 takes the derivative from the left, as PyTorch does. Derivatives are
-// computed from exp(-|t|) and never from 1 - phi, which is mostly rounding error in saturated neurons.
+// The kink of relu, leaky_relu and elu at 0 takes the derivative from the left, and those of hardtanh at -1 and 1 take 0,
+// as PyTorch does. Derivatives are computed from exp(-|t|) and never from 1 - phi, which is mostly rounding error in
+// saturated neurons.
 #pragma once
 #include "elementary.hpp"
 
 namespace {
-enum Activation { IDENTITY, RELU, LEAKY_RELU, ELU, SOFTPLUS, SIGMOID, TANH, SIN, GAUSS };
+enum Activation { IDENTITY, RELU, LEAKY_RELU, ELU, SOFTPLUS, SIGMOID, TANH, SIN, GAUSS, HARDTANH };
 constexpr double SATURATED = 87;  // expm1 is finite in float up to here; beyond it tanh is 1 and elu -1
 
 template <int code, class T> INLINE Vec<T> activation_of(Vec<T> t, Vec<T>& slope) {
@@ -40,6 +41,9 @@ template <int code, class T> INLINE Vec<T> activation_of(Vec<T> t, Vec<T>& slope
         V s = exp_of<T>(-t * t);
         slope = t * T(-2) * s;
         return s;
+    } else if constexpr (code == HARDTANH) {
+        slope = t <= -one ? zero : (t >= one ? zero : one);
+        return t <= -one ? -one : (t >= one ? one : t);
     } else if constexpr (code == RELU) {
         slope = t <= zero ? zero : one;
         return t <= zero ? zero : t;
@@ -60,7 +64,7 @@ template <class T, size_t... code> INLINE void activate_among(i64 which, T* s, T
     each[which](s, d);
 }
 // Row s holds t; make it phi(t) and row d phi'(t).
-template <class T> INLINE void activate(i64 code, T* s, T* d) { activate_among(code, s, d, typename MakeIndices<GAUSS + 1>::type{}); }
+template <class T> INLINE void activate(i64 code, T* s, T* d) { activate_among(code, s, d, typename MakeIndices<HARDTANH + 1>::type{}); }
 // phi' of a neuron; that of identity and relu follows from the state and is not stored.
 template <class T> INLINE Pack<T> slope_of(i64 code, const T* s, const T* d) {
     if (code == IDENTITY) return fill<T>(T(1));

@@ -259,6 +259,12 @@ static inline float net_gauss(float t, float *d) {
     return s;
 }
 
+/* t clipped to -1 and 1 */
+static inline float net_hardtanh(float t, float *d) {
+    if (NET_SLOPES) *d = t <= -1.0f || t >= 1.0f ? 0.0f : 1.0f;
+    return t <= -1.0f ? -1.0f : (t >= 1.0f ? 1.0f : t);
+}
+
 /* the activation with a code of meshnn/codes.py */
 static inline float net_activate(unsigned code, float t, float *d) {
     switch (code) {
@@ -270,6 +276,7 @@ static inline float net_activate(unsigned code, float t, float *d) {
         case 6u: return net_tanh(t, d);
         case 7u: return net_sin(t, d);
         case 8u: return net_gauss(t, d);
+        case 9u: return net_hardtanh(t, d);
         default: return net_identity(t, d);
     }
 }

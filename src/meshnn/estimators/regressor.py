@@ -27,8 +27,8 @@ class MeshRegressor(RegressorMixin, BaseMesh, ValueOutputs):
 
     With a `mesh` whose output activation is bounded, targets are scaled into its range if `standardize` is True. For
     "relu" and "softplus" they are only divided by a scale, so that predictions are never negative. For "sigmoid",
-    "tanh", "sin" and "gauss" they stay unscaled if they lie within the bounds and fill enough of the range; otherwise
-    they are shifted and scaled into it.
+    "tanh", "hardtanh", "sin" and "gauss" they stay unscaled if they lie within the bounds and fill enough of the range;
+    otherwise they are shifted and scaled into it.
 
     `predict(X, return_std=True)` also returns the standard deviation of a target around its prediction, for
     "squared_error".

@@ -26,6 +26,7 @@ MODULES: dict[str, tuple[Any, dict[str, float]]] = {
     "softplus": (nn.Softplus, {"beta": 1.0, "threshold": 50.0}),
     "sigmoid": (nn.Sigmoid, {}),
     "tanh": (nn.Tanh, {}),
+    "hardtanh": (nn.Hardtanh, {"min_val": -1.0, "max_val": 1.0}),
 }
 
 
@@ -115,7 +116,7 @@ def _layers(model: nn.Sequential) -> tuple[list[nn.Linear], list[str]]:
         elif layers or not isinstance(module, nn.Flatten):
             raise MeshError(
                 f"layer {name} is {module!r}; from_torch supports Linear, followed by at most one of ReLU, "
-                "LeakyReLU(0.01), ELU(1), Softplus(), Sigmoid, Tanh or Identity"
+                "LeakyReLU(0.01), ELU(1), Softplus(), Sigmoid, Tanh, Hardtanh() or Identity"
             )
     if not layers:
         raise MeshError(f"there is no Linear layer in {type(model).__name__}")

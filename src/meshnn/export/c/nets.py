@@ -7,9 +7,10 @@ state is an integer q that represents q times the *unit* of its neuron. The weig
     acc[j] = bias[j] + sum of wq[i, j] q[i]          at most `bound[j]` for any input: it fits in 32 bits
     q[j]   = phi(acc[j] >> shift[j])
 
-For piecewise linear phi (identity, relu, leaky_relu) the unit of a neuron is r 2^shift, chosen so that its states on
-the training data use the range of the type. Other activations interpolate a table over |t|. For them, r is a power of
-2, so that a shift converts acc to the steps of the table, and 1 is 2^7 or 2^15. Outputs with the identity are acc.
+For piecewise linear phi (identity, relu, leaky_relu, hardtanh) the unit of a neuron is r 2^shift, chosen so that its
+states on the training data use the range of the type; for hardtanh it is at most 1 / (largest integer), so that q is
+exactly clipped. Other activations interpolate a table over |t|. For them, r is a power of 2, so that a shift converts
+acc to the steps of the table, and 1 is 2^7 or 2^15. Outputs with the identity are acc.
 
 A feature that is not finite is represented by the smallest number of the type, which has no other meaning; the outputs
 are then the smallest 32-bit integer.

@@ -114,13 +114,18 @@ class _Rounding:
             found[name] = max(min(math.floor(math.log2(self.high / most)), table_of(name, self.bits).fraction), 0)
         for row, kind in enumerate(self.kinds):
             if kind not in TABLES and row not in self.raw:
-                self.unit[self.blueprint.n_inputs + row] = (float(largest[row]) or 1.0) / self.high
+                unit = (float(largest[row]) or 1.0) / self.high
+                self.unit[self.blueprint.n_inputs + row] = min(unit, self._largest_unit(row))
             elif kind in found:
                 self.unit[self.blueprint.n_inputs + row] = 2.0 ** -found[kind]
         if self.blueprint.link == "softmax":  # outputs that are compared need the same unit
             slots = [slot for slot in self.layout.outputs.tolist() if slot >= 0]
             self.unit[slots] = self.unit[slots].max(initial=0.0)
         return found
+
+    def _largest_unit(self, row: int) -> float:
+        """Return the largest unit of a piecewise linear row: the largest state of hardtanh must not exceed 1."""
+        return 1.0 / self.high if self.kinds[row] == "hardtanh" else math.inf
 
     def net(self) -> IntegerNet:
         layout, n, rows, sums = self.layout, self.blueprint.n_inputs, self.layout.n_rows, self.layout.sums
@@ -195,7 +200,7 @@ class _Rounding:
         slot, best = self.blueprint.n_inputs + row, (np.inf, 1.0, 0, 1.0)
         free = self.layout.once and slot not in self.layout.outputs
         for wide in (1.0, 1.2, 1.45, 1.75) if free else (1.0,):
-            unit = self.unit[slot] * wide
+            unit = min(self.unit[slot] * wide, self._largest_unit(row))
             for scale in np.unique(self._powers(row, unit)).tolist():
                 error = self._rounded(row, scale, 0)[2] + unit**2 / 12
                 if error < best[0]:

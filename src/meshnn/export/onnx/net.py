@@ -120,7 +120,10 @@ def activate(g: Graph, name: str, t: str, label: str) -> str:
         return g.add("Exp", (g.add("Neg", (square,), f"{label}/minus"),), label)
     if name == "leaky_relu":
         return g.add("Max", (t, g.add("Mul", (t, g.constant("leaky_relu/slope", 0.01)), f"{label}/low")), label)
-    one, above = g.constant("one", 1.0), g.add("Relu", (t,), f"{label}/above")
+    one = g.constant("one", 1.0)
+    if name == "hardtanh":
+        return g.add("Clip", (t, g.constant("minus_one", -1.0), one), label)
+    above = g.add("Relu", (t,), f"{label}/above")
     if name == "elu":
         power = g.add("Exp", (g.add("Min", (t, g.constant("zero", 0.0)), f"{label}/low"),), f"{label}/power")
         return g.add("Add", (above, g.add("Sub", (power, one), f"{label}/below")), label)
