@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 from os import PathLike
 from typing import Any, Self
 
@@ -311,9 +312,11 @@ class Net(Exports):
         """Return the indices of the parameters that can influence an output: those with an edge that is not dead."""
         return np.flatnonzero(self._ties.total(~self.dead_edges()))
 
-    def weights_of(self, parameters: Array) -> Array:
-        """Return the weights of the edges for these parameters."""
-        return np.concatenate([parameters, self.values[self.n_parameters :]])[self._ties.number]
+    def with_parameters(self, parameters: Array) -> Self:
+        """Return a copy with these parameters; the graph is shared."""
+        found = copy(self)
+        found._values = np.concatenate([parameters, self.values[self.n_parameters :]])
+        return found
 
     def adjacency(self) -> Any:
         """Return the weights as a `scipy.sparse.csr_array` `(n_neurons, n_neurons)`; edges of weight 0 stay stored."""

@@ -55,9 +55,9 @@ def test_fit_reports_and_writes(iris_model):
     assert path.exists()
     for text in ("test accuracy", "95% interval", "versicolor", "edges ("):
         assert text in done.stdout
-    reason = r"solver adam \(lm not tried: more weights \(\d+\) than samples \(105\); l2 .* \(held-out"
+    reason = r"solver adam \(net 1: lm not tried: more weights \(\d+\) than samples \(105\); l2 .* \(held-out"
     assert re.search(reason, done.stdout)
-    assert done.stdout.count("held-out loss") == 1
+    assert done.stdout.count("held-out loss") == 2  # one search per member
     assert "105 rows for training, 45 for the test" in done.stderr
     assert "\x1b[" not in done.stdout + done.stderr  # no colours without a terminal
 
@@ -83,7 +83,7 @@ def test_info_explain_and_plot(iris_model, tables):
     for text in ("classifier", "setosa; versicolor; virginica", "petal width (cm): number", "written with"):
         assert text in shown
     facts = json.loads(meshnn("info", path, "--json").stdout)
-    assert facts["edges"] == Topology.mesh(4, 32, 3).n_edges
+    assert facts["edges"] == library.load(path).mesh_.topology.n_edges
     assert facts["classes"] == ["setosa", "versicolor", "virginica"]
     assert "Solver for 105 samples: adam" in meshnn("explain", path, "--samples", "105").stdout
     assert "leave these options out" in refused("explain", path, "--hidden", "3")

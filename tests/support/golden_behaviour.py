@@ -39,6 +39,7 @@ SEQUENCE_CLASSIFIER, SEQUENCE_REGRESSOR = "MeshSequenceClassifier", "MeshSequenc
 STREAM_CLASSIFIER, STREAM_REGRESSOR, FORECASTER = "MeshStreamClassifier", "MeshStreamRegressor", "MeshForecaster"
 
 SEED, FEW = {"random_state": 0}, {"max_epochs": 4}
+ONE = FEW | {"n_members": 1}
 ADAM = {"solver": "adam", "l2": 1e-3, "hidden": 5} | FEW
 SGD = ADAM | {"solver": training.SGD(schedule="linear", momentum=0.8, nesterov=False)}
 LM = {"solver": "lm", "l2": 1e-2, "hidden": 4, "max_epochs": 3}
@@ -51,18 +52,20 @@ ALL, HUBER = LM | {"readout": "all"}, LM | {"loss": "huber", "activation": "sin"
 CASCADE = LM | {"mesh": Topology.cascade(3, 4, 1), "ticks": 6, "hidden": "auto"}
 #: Per table: class of the estimator, and arguments of the constructor by name of the case.
 TABLES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
-    "classes": (CLASSIFIER, {"default": FEW, "adam": ADAM, "sgd": SGD, "lm": LM, "early": EARLY, "layers": LAYERS,
-                             "balanced": BALANCED, "raw": RAW, "restarts": RESTARTS}),
-    "two": (CLASSIFIER, {"default": FEW, "lm": LM | {"activation": "tanh"}}),
-    "labels": (CLASSIFIER, {"default": FEW, "lm": LM}), "frame": (CLASSIFIER, {"default": FEW, "early": EARLY}),
+    "classes": (CLASSIFIER, {"default": ONE, "members": FEW, "adam": ADAM, "sgd": SGD, "lm": LM, "early": EARLY,
+                             "layers": LAYERS, "balanced": BALANCED, "raw": RAW, "restarts": RESTARTS}),
+    "two": (CLASSIFIER, {"default": ONE, "lm": LM | {"activation": "tanh"}}),
+    "labels": (CLASSIFIER, {"default": ONE, "lm": LM}),
+    "frame": (CLASSIFIER, {"default": ONE, "members": FEW, "early": EARLY}),
     "weighted": (CLASSIFIER, {"adam": HEAVY, "lm": LM}), "sparse-classes": (CLASSIFIER, {"adam": ADAM}),
-    "wide": (CLASSIFIER, {"default": FEW}), "wide-numbers": (REGRESSOR, {"adam": ADAM}),
-    "numbers": (REGRESSOR, {"default": FEW, "adam": ADAM, "lm": LM, "early": EARLY, "huber": HUBER, "deep": CASCADE}),
-    "outputs": (REGRESSOR, {"default": FEW, "adam": ADAM}), "frame-numbers": (REGRESSOR, {"lm": LM}),
-    "sparse": (REGRESSOR, {"default": FEW}), "weighted-numbers": (REGRESSOR, {"lm": LM}),
-    "counts": (REGRESSOR, {"default": FEW | {"loss": "poisson"}, "lm": LM | {"loss": "poisson"}}),
-    "sequences": (SEQUENCE_CLASSIFIER, {"default": FEW, "mean": MEAN, "lm": LM, "early": EARLY}),
-    "sums": (SEQUENCE_REGRESSOR, {"default": FEW, "lm": LM}), "steps": (SEQUENCE_REGRESSOR, {"all": ALL}),
+    "wide": (CLASSIFIER, {"default": ONE}), "wide-numbers": (REGRESSOR, {"adam": ADAM}),
+    "numbers": (REGRESSOR, {"default": ONE, "members": FEW, "adam": ADAM, "lm": LM, "early": EARLY, "huber": HUBER,
+                            "deep": CASCADE}),
+    "outputs": (REGRESSOR, {"default": ONE, "adam": ADAM}), "frame-numbers": (REGRESSOR, {"lm": LM}),
+    "sparse": (REGRESSOR, {"default": ONE}), "weighted-numbers": (REGRESSOR, {"lm": LM}),
+    "counts": (REGRESSOR, {"default": ONE | {"loss": "poisson"}, "lm": LM | {"loss": "poisson"}}),
+    "sequences": (SEQUENCE_CLASSIFIER, {"default": ONE, "mean": MEAN, "lm": LM, "early": EARLY}),
+    "sums": (SEQUENCE_REGRESSOR, {"default": ONE, "lm": LM}), "steps": (SEQUENCE_REGRESSOR, {"all": ALL}),
 }  # fmt: skip
 ESTIMATORS = {f"{name}-{case}": (kind, name, arguments) for name, (kind, cases) in TABLES.items()
               for case, arguments in cases.items()}  # fmt: skip

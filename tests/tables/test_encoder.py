@@ -35,7 +35,7 @@ def test_encoder_by_hand():
     new = pa.table({"extra": ["?"], "garden": [False], "city": ["Köln"], "rooms": [7.5]})  # matched by name
     np.testing.assert_array_equal(encoder.encode(new).X, [[7.5, 0, 1, 0, 0]])
     assert encoder.encode(new.slice(0, 0)).X.shape == (0, 5)
-    refused(lambda: encoder.encode(new.select(["garden"])), "no column rooms, city")
+    refused(lambda: encoder.encode(new.select(["garden"])), "no columns rooms, city")
     refused(lambda: encoder.encode(new.rename_columns(["extra", "garden", "City", "rooms"])), "did you mean City?")
 
 

@@ -231,7 +231,7 @@ def test_ctrl_c_in_the_middle_of_a_row(name, moment, tmp_path, monkeypatch):
     assert count == 16
     assert cut.score(X, y) > 0.4
     assert len(cut.history_) == 15
-    assert storage.read(path)["training"]["state"]["restart"] == 1
+    assert storage.read(path)["training"]["state"]["members"][0]["restart"] == 1
     same(
         MeshClassifier(5, ticks=3, callbacks=Checkpoint(path), **options).fit(X, y),
         MeshClassifier(5, ticks=3, **options).fit(X, y),

@@ -17,8 +17,8 @@ def row(epoch, restart=0):
 
 
 def test_lines_come_every_five_seconds_and_at_the_end(monkeypatch, capsys):
-    settings, samples = SimpleNamespace(n_restarts=2), SimpleNamespace(count=1000)
-    trainer = SimpleNamespace(settings=settings, history=History(), epochs=10, samples=samples)
+    samples = SimpleNamespace(count=1000)
+    trainer = SimpleNamespace(n_starts=2, history=History(), epochs=10, samples=samples)
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
     with reporting.reporter(1, trainer) as show:

@@ -255,7 +255,7 @@ def test_a_checkpoint_of_a_changing_graph_goes_on_with_any_method(gradient, tmp_
 
     with pytest.raises(KeyboardInterrupt, match="epoch 6"):
         MeshClassifier(**options, callbacks=[Checkpoint(path), stop]).fit(X, Y)
-    assert storage.read(path)["training"]["state"]["solver"]["edited"] == gradient
+    assert storage.read(path)["training"]["state"]["members"][0]["solver"]["edited"] == gradient
     assert meshnn.load(path).mesh_.topology.n_edges > 30
     again = MeshClassifier(**options, callbacks=Checkpoint(path)).fit(X, Y)
     same(again, MeshClassifier(**options).fit(X, Y))

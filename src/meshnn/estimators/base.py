@@ -19,15 +19,16 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from meshnn import storage
-from meshnn.arguments import real_number, switch
+from meshnn.arguments import real_number, switch, whole_number
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError, warn
-from meshnn.estimators.builder import NetBuilder
+from meshnn.estimators.builder import NetBuilder, same
 from meshnn.estimators.continuing import attach_checkpoint, describe_run, interrupted, warm_start_settings
 from meshnn.estimators.data import ArrayData, OutOfCoreData, is_out_of_core, open_data
+from meshnn.estimators.embedding import Embedding, check_awake
 from meshnn.estimators.outputs import Outputs
 from meshnn.estimators.params import Parameters, SklearnCallbacks, with_callbacks
-from meshnn.estimators.preprocessing import Preprocessing
+from meshnn.estimators.preprocessing import Preprocessing, whole
 from meshnn.estimators.scaling import Rotation
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
@@ -35,12 +36,16 @@ from meshnn.tables.sources import RowBlock
 from meshnn.topology import Topology
 from meshnn.training import History, HistoryRow, Settings, Trainer
 from meshnn.training.callbacks import Callback, Checkpoint
+from meshnn.training.ensemble import Ensemble
 from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.reporting import reporter
 from meshnn.training.samples import InMemorySamples
 from meshnn.training.sensitivity import importances
 from meshnn.training.signals import heard_interrupts, sigterm_interrupts
 from meshnn.training.solvers import Choice
+
+#: Default number of ramps per column, and the minimum number of rows for them.
+RAMPS, FEWEST = 6, 100
 
 
 class BaseMesh(Parameters, Outputs):
@@ -66,6 +71,7 @@ class BaseMesh(Parameters, Outputs):
     _laplace: Any  # of a regressor: the uncertainty of the weights, or the reason why it is not available
     _l2_searched: bool  # whether the penalty was found by a search instead of given
     _solver_state: Tree | None  # the state from which partial_fit or a warm start continues
+    _fronts: list[Any]  # during a fit: the conversion of the inputs of each member of the ensemble
     _stream_seed: int
     _stream_weight = 0.0  # total sample weight behind the scaling of a stream; 0: `fit` set the scaling, which is fixed
     _start_fingerprint: str  # fingerprint of the initial weights of an unfinished run with a checkpoint
@@ -164,7 +170,7 @@ class BaseMesh(Parameters, Outputs):
                 trainer = self._prepared(data, settings, checkpoint, warm)
                 callbacks = self._callbacks()
                 if hasattr(self, "_skl_callbacks"):
-                    callbacks.append(SklearnCallbacks(self, trainer.epochs * settings.n_restarts, X, y))
+                    callbacks.append(SklearnCallbacks(self, trainer.epochs * trainer.n_starts, X, y))
                 if checkpoint is not None:
                     callbacks.append(checkpoint)
                 resources = resources.pop_all()
@@ -191,7 +197,7 @@ class BaseMesh(Parameters, Outputs):
 
     def _prepared(
         self, data: ArrayData | OutOfCoreData, settings: Settings, checkpoint: Checkpoint | None, warm: bool
-    ) -> Trainer:
+    ) -> Ensemble:
         """Return the trainer, ready for the first epoch."""
         if data.batch is not None:
             settings = replace(settings, batch_size=data.batch)
@@ -207,33 +213,70 @@ class BaseMesh(Parameters, Outputs):
             data.hold_out(fraction, seeds[0])
         memory: tuple[str, Tree | None] = ("", None)
         builder = self._builder_type(self, self._loss, settings, data.longest)
+        self._fronts, trainers = [None], list[Trainer]()
         if warm:
             self._continue(builder, data.preprocessing.width, data.n_outputs)
             choice, settings, memory = warm_start_settings(self, settings)
         else:
             builder.resolve(data.preprocessing.width, data.n_outputs)
             learned = data.learn(builder.output_activation)
-            if checkpoint is not None and resumed is not None and learned.rotation is not None:
+            if checkpoint is not None and resumed is not None and isinstance(learned.front, Rotation):
                 read = partial(Rotation.from_tree, n_inputs=learned.width)
-                learned = replace(learned, rotation=checkpoint.restore(resumed, read))
-            choice = self._build(builder, learned, data.n_samples, data.n_outputs, seeds[1])
+                learned = replace(learned, front=checkpoint.restore(resumed, read))
+            self._fronts = self._members(data, learned)
+            settings = settings.shared(len(self._fronts))
             self.__dict__.pop("target_", None)
-        training, validation = data.datasets(self.mesh_, self.preprocessing_)
-        trainer = Trainer(
-            self.mesh_, training, settings, validation, seeds[2], self.structure, choice, self._scorer(data.held_out),
-            memory, builder.start,
-        )  # fmt: skip
+        for k, front in enumerate(self._fronts):
+            if not warm:
+                learned = replace(learned, front=front)
+                choice = self._build(builder, learned, data.n_samples, data.n_outputs, seeds[1] + k)
+            if any(isinstance(each, Embedding) for each in self._fronts):
+                check_awake(self.mesh_.activations)
+            training, validation = data.datasets(self.mesh_, self.preprocessing_)
+            trainers.append(Trainer(
+                self.mesh_, training, settings, validation, seeds[2], self.structure, choice,
+                self._scorer(data.held_out), memory, builder.start,
+            ))  # fmt: skip  # the same seed: searches hold out the same samples
+
+        def on_member(k: int) -> None:
+            self.mesh_ = trainers[k].mesh
+            self.preprocessing_ = replace(self.preprocessing_, front=self._fronts[k])
+
+        trainer = Ensemble(trainers, on_member)
+        on_member(0)
         self._stream_seed, self._solver_state, self._stream_weight = seeds[2], None, 0.0
         if checkpoint is not None:
             attach_checkpoint(self, trainer, checkpoint, run, resumed, seed)
         return trainer
+
+    def _members(self, data: ArrayData | OutOfCoreData, learned: Preprocessing) -> list[Rotation | Embedding | None]:
+        """Return the conversion of the inputs of each member of the ensemble; every second one has ramps.
+
+        By default there are two members, unless a parameter describes the net or its edges, or nothing has ramps.
+        """
+        inputs, described = data.scaled_rows(learned), self.mesh is not None or self.structure is not None
+        own = (same(self.hidden, "auto"), same(self.activation, "auto"), self.ticks is None, self.l1 == 0.0)
+        usual = all(own) and not described and learned.front is None and inputs is not None and len(inputs) >= FEWEST
+        automatic = same(self.n_members, "auto")
+        count = 1 + usual if automatic else whole_number("n_members", self.n_members)
+        if same(self.embedding, "auto"):
+            ramps = RAMPS if usual and count > 1 else None
+        else:
+            ramps = None if self.embedding is None else whole_number("embedding", self.embedding)
+        if (count > 1 or ramps is not None) and (described or inputs is None):
+            what = "rows in memory" if inputs is None else "a graph of their own; leave out mesh and structure"
+            raise MeshError(f"embedding and n_members need {what}, or set embedding=None and n_members=1")
+        embedding = None if ramps is None or inputs is None else Embedding.learn(inputs, ramps)
+        if embedding is None and automatic:
+            return [learned.front]
+        return [embedding] if count == 1 else [embedding if k % 2 else None for k in range(count)]
 
     def _build(
         self, builder: NetBuilder, preprocessing: Preprocessing, n_samples: int, n_outputs: int, seed: int,
         stream: bool = False,
     ) -> Choice:  # fmt: skip
         """Build a new net and return the solver for it."""
-        n_inputs = preprocessing.width if preprocessing.rotation is None else preprocessing.rotation.rank
+        n_inputs = preprocessing.width if preprocessing.front is None else preprocessing.front.width
         self.loss_, self._built, self._prototype = self._loss.name, builder.identity(), builder.prototype
         self.mesh_, choice = builder.build(n_samples, n_inputs, n_outputs, seed, stream)
         self.preprocessing_ = replace(preprocessing, reading=builder.reading)
@@ -248,7 +291,7 @@ class BaseMesh(Parameters, Outputs):
         if not self.mesh_.values.flags.writeable:  # a memory-mapped model is read-only
             self.mesh_.weights = np.array(self.mesh_.weights)
 
-    def _run(self, trainer: Trainer, checkpoint: Checkpoint | None, callbacks: list[Callback]) -> None:
+    def _run(self, trainer: Ensemble, checkpoint: Checkpoint | None, callbacks: list[Callback]) -> None:
         """Train until the end and report every row of the history."""
         self._sync_fitted_attributes(trainer)
         self._reset_derived_attributes("the fit was not completed; fit again")
@@ -260,7 +303,7 @@ class BaseMesh(Parameters, Outputs):
                     if checkpoint is not None:
                         checkpoint.on_epoch_end()
 
-                trainer.on_pulse = pulse
+                trainer.pulse_to(pulse)
                 for callback in callbacks:
                     callback.on_fit_begin()
                 for row in trainer.rows():
@@ -286,16 +329,20 @@ class BaseMesh(Parameters, Outputs):
             raise
         finally:
             self._sync_fitted_attributes(trainer)
-            rotation = self.preprocessing_.rotation
-            if rotation is not None:
-                self.mesh_ = rotation.undone(self.mesh_)
-                self.preprocessing_ = replace(self.preprocessing_, rotation=None)
+            if self._fronts != [None]:
+                self.mesh_ = self._whole(trainer)
+                self.preprocessing_ = replace(self.preprocessing_, front=None)
+            self._fronts = [None]
 
-    def _sync_fitted_attributes(self, trainer: Trainer) -> None:
+    def _whole(self, trainer: Ensemble) -> Mesh:
+        """Return one mesh on scaled features, equivalent to all members with their best weights so far."""
+        return whole(trainer.nets(), [self._fronts[k] for k in trainer.begun], trainer.shares())
+
+    def _sync_fitted_attributes(self, trainer: Ensemble) -> None:
         """Set the fitted attributes to the current state of training."""
         best = trainer.best
-        # the memory of a net on rotated inputs does not fit the net that is kept
-        self._solver_state = best.memory if self.preprocessing_.rotation is None else None
+        # the memory of a member does not fit the net that is kept
+        self._solver_state = best.memory if self._fronts == [None] else None
         self._l2_searched = isinstance(self.l2, str)
         self.solver_, self.solver_reason_ = trainer.choice.solver.name, trainer.choice.reason
         self.history_, self.l2_, self.best_restart_ = trainer.history, best.l2, best.restart
@@ -306,12 +353,19 @@ class BaseMesh(Parameters, Outputs):
         self.__dict__.pop("feature_importances_", None)
         self._laplace, self._ranges = reason, None
 
-    def _finalize(self, trainer: Trainer) -> None:
+    def _finalize(self, trainer: Ensemble) -> None:
         """Compute the attributes that need the samples: importances and the uncertainty of the weights."""
-        mesh, samples, rotation = self.mesh_, trainer.samples, self.preprocessing_.rotation
+        mesh, samples, penalties = self.mesh_, trainer.samples, trainer.best.penalties
+        rotation = self._fronts[0] if isinstance(self._fronts[0], Rotation) else None
         if self.preprocessing_.reading is not None:
             self._laplace = "it is not available for sequences"
             return
+        if any(isinstance(front, Embedding) for front in self._fronts) or len(self._fronts) > 1:
+            mesh = self._whole(trainer)
+            assert isinstance(samples, InMemorySamples)
+            samples = samples.first_inputs(mesh.topology.n_inputs, mesh.dtype)
+            # weights into outputs are those of the members divided by their number
+            penalties = np.full(len(mesh.live_parameters()), penalties.mean() * len(trainer.begun) ** 2)
         try:
             shares = importances(mesh, samples, None if rotation is None else rotation.axes)
             if shares is not None:
@@ -322,7 +376,9 @@ class BaseMesh(Parameters, Outputs):
             if refused or not isinstance(samples, InMemorySamples):
                 self._laplace = refused
                 return
-            self._laplace = Laplace.of(mesh, samples, trainer.best.penalties, trainer.choice.solver.needs_float64)
+            self._laplace = Laplace.of(
+                mesh, samples, penalties, trainer.choice.solver.needs_float64 and mesh is self.mesh_
+            )
         except MeshError as error:  # the net itself is fitted
             self._laplace = str(error)
 

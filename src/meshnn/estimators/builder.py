@@ -24,10 +24,11 @@ if TYPE_CHECKING:  # it imports scikit-learn
 
 def hidden_of(n_samples: int, n_inputs: int) -> int:
     """Return the default number of hidden neurons for first-order solvers; see benchmarks/tables.py."""
-    sizes = ((16, 100), (32, 500), (48, 20_000), (64, float("inf")))
+    sizes = ((16, 100), (32, 500), (48, 20_000), (128, float("inf")))
     most = next(count for count, samples in sizes if n_samples <= samples)
-    # 3,000 edges into hidden neurons take about 2 s with 5,000 samples; they grow with the cube root of more samples.
-    edges = 3_000 * max(1.0, n_samples / 5_000) ** (1 / 3)
+    # 3,000 edges into hidden neurons take about 0.5 s with 5,000 samples. More samples determine more edges; they are
+    # limited to about 10 s of training.
+    edges = min(3_000 * max(1.0, n_samples / 5_000) ** 1.5, max(15_000.0, 5e9 / max(n_samples, 1)))
     # h hidden neurons have h (inputs + 1 + h) incoming edges: from inputs, bias and hidden neurons.
     inputs = n_inputs + 1
     affordable = int(((inputs**2 + 4 * edges) ** 0.5 - inputs) / 2)
@@ -58,7 +59,7 @@ class NetBuilder:
         if (topology.n_inputs, topology.n_outputs) != (n_inputs, n_outputs):
             self._refuse_sizes(topology, n_inputs, n_outputs)
         decided = ("hidden", *self.decided_by_mesh) if isinstance(found, Mesh) else ("hidden",)
-        both = [name for name in decided if not _same(getattr(p, name), None if name == "ticks" else "auto")]
+        both = [name for name in decided if not same(getattr(p, name), None if name == "ticks" else "auto")]
         if both:
             raise MeshError(f"mesh and {' and '.join(both)} cannot be given together; leave out one of them")
         if isinstance(found, Mesh) and len(set(found.activations[topology.n_hidden :])) > 1:
@@ -89,7 +90,7 @@ class NetBuilder:
         """Return a new net and its solver; for a `stream` the number of samples is taken as unknown."""
         p, noisy = self.params, is_noisy(self.loss, self.params.structure)
         count = 0 if stream else n_samples
-        automatic = not isinstance(self.prototype, Mesh) and _same(p.activation, "auto")
+        automatic = not isinstance(self.prototype, Mesh) and same(p.activation, "auto")
         for hidden in self._sizes(count, n_inputs, stream or (noisy and self.settings.asked != "lm")):
             make = self._maker(hidden, n_inputs, n_outputs, seed)
             mesh = make("float32", "tanh" if automatic else p.activation)
@@ -119,7 +120,8 @@ class NetBuilder:
             edges = [mesh.tied.tolist(), mesh.weights.tolist()]
             mesh = repr([mesh.topology._digest.hex(), mesh.ticks, mesh.activations, *edges])
         mesh = "a callable" if callable(mesh) else mesh
-        return {"ticks": p.ticks, "activation": p.activation, "loss": self.loss.name, "hidden": hidden, "mesh": mesh}
+        return {"ticks": p.ticks, "activation": p.activation, "loss": self.loss.name, "hidden": hidden, "mesh": mesh,
+                "embedding": p.embedding, "n_members": p.n_members}  # fmt: skip
 
     def check_same(self, mesh: Mesh, built: dict[str, Any], sizes: tuple[int, int]) -> None:
         """Refuse to continue with a net built for other sizes (inputs, outputs) or from other parameters."""
@@ -193,6 +195,6 @@ class NetBuilder:
         )
 
 
-def _same(value: Any, default: Any) -> bool:
+def same(value: Any, default: Any) -> bool:
     """Return whether a parameter has its default."""
     return value is default or (isinstance(value, str) and value == default)

@@ -28,14 +28,15 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     sigmoid output per label, and `predict` returns such a matrix.
 
     Number of hidden neurons, activations, solver and penalty are chosen from the samples unless they are given. By
-    default a fit first compares penalties on held-out samples, and also the solver "lm" where it is affordable. The
-    final net is trained on all samples.
+    default a fit trains two nets of which one has an embedding of the columns, and keeps one mesh with their mean. For
+    each it compares penalties on held-out samples first, and also the solver "lm" where it is affordable. The nets are
+    then trained on all samples.
 
     Parameters
     ----------
     hidden : "auto", int or tuple of int, default="auto"
         Number of hidden neurons of `Topology.mesh`, in which all neurons are connected with each other. A tuple gives
-        the sizes of the layers of `Topology.layered`. "auto" chooses 4 to 64 neurons (more for more samples, fewer for
+        the sizes of the layers of `Topology.layered`. "auto" chooses 4 to 128 neurons (more for more samples, fewer for
         many features), and 16 where lm is the given or default solver. Raise it if the training loss stays high.
     mesh : Mesh, Topology or callable, optional
         A graph or net to use instead of `hidden`. A `Topology` gives the graph only. A `Mesh` also gives ticks,
@@ -91,6 +92,16 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         By default the graph is fixed.
     standardize : bool, default=True
         Scale each feature to mean 0 and variance 1. Set it to False if the features are already scaled.
+    embedding : "auto", None or int, default="auto"
+        Number of ramps per numeric column: further neurons that rise between two quantiles of the column and are
+        constant elsewhere, so that the net fits steps and thresholds with few neurons. Of several members, every second
+        one has them. "auto" is 6 for several members under the conditions in which `n_members="auto"` is 2, else None.
+    n_members : "auto" or int, default="auto"
+        Number of nets that are trained one after another from different random weights. They become one mesh, whose
+        outputs are the mean of theirs (of logits for classes), weighted by the inverse of their held-out losses. "auto"
+        is 2, or 1 if `hidden`, `mesh`, `ticks`, `activation`, `structure` or `l1` is given, with fewer than 100
+        samples, more columns than samples, samples that are not in memory, and if no column has more than two values.
+        Raise it for lower losses at a proportional price.
     max_categories : int, default=100
         Maximum number of one-hot features per text or category column of a DataFrame. The rarest levels of a column
         with more levels share one feature.

@@ -13,11 +13,12 @@ import numpy as np
 from meshnn.arguments import switch
 from meshnn.errors import MeshError, TrainingInterrupted, warn
 from meshnn.estimators.data import ArrayData, OutOfCoreData
-from meshnn.estimators.scaling import Scaling
+from meshnn.estimators.scaling import Rotation, Scaling
 from meshnn.storage import Tree
 from meshnn.tables.sources import RowBlock
-from meshnn.training import History, HistoryRow, Settings, Trainer
+from meshnn.training import History, HistoryRow, Settings
 from meshnn.training.callbacks import Checkpoint, Resumed, fingerprint
+from meshnn.training.ensemble import Ensemble
 from meshnn.training.reporting import print_row
 from meshnn.training.solvers import SOLVERS, Choice, candidates
 
@@ -41,7 +42,7 @@ def warm_start_settings(model: BaseMesh, settings: Settings) -> tuple[Choice, Se
     return choice, settings, (solver.name, state)
 
 
-def interrupted(trainer: Trainer, checkpoint: Checkpoint | None) -> TrainingInterrupted:
+def interrupted(trainer: Ensemble, checkpoint: Checkpoint | None) -> TrainingInterrupted:
     """Stop the trainer and save the checkpoint; return the exception to raise."""
     trainer.stop("interrupted", to_go_on=True)
     resume, path = "", None
@@ -77,7 +78,7 @@ def describe_run(model: BaseMesh, data: ArrayData | OutOfCoreData, warm: bool) -
 
 
 def attach_checkpoint(
-    model: BaseMesh, trainer: Trainer, checkpoint: Checkpoint, run: dict[str, str], resumed: Resumed | None, seed: int
+    model: BaseMesh, trainer: Ensemble, checkpoint: Checkpoint, run: dict[str, str], resumed: Resumed | None, seed: int
 ) -> None:
     """Restore the trainer from the checkpoint of the same run, if any, and let the checkpoint save it from now on."""
     from meshnn.estimators.storing import to_tree
@@ -85,10 +86,10 @@ def attach_checkpoint(
     def tree() -> Tree:
         model._sync_fitted_attributes(trainer)
         state = trainer.state()
-        if model.preprocessing_.rotation is not None:
-            state["axes"] = model.preprocessing_.rotation.axes
+        if isinstance(model.preprocessing_.front, Rotation):
+            state["axes"] = model.preprocessing_.front.axes
         training = {"seed": seed, "run": run, "state": state}
-        return to_tree(model, trainer.best.parameters) | {"training": training}
+        return to_tree(model, model._whole(trainer)) | {"training": training}
 
     if resumed is not None:
         checkpoint.restore(resumed, trainer.restore)

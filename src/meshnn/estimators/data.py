@@ -83,8 +83,13 @@ class ArrayData:
         """
         model = self._model
         rotate = model.mesh is None and model.structure is None and model.l1 == 0.0 and bool(model.standardize)
-        rotate = rotate and self.longest == 0
+        rotate = rotate and self.longest == 0 and model.embedding in (None, "auto") and model.n_members in (1, "auto")
         return self.preprocessing.scaled(self.samples, model._loss, model.standardize, activation, rotate)
+
+    def scaled_rows(self, learned: Preprocessing) -> Array | None:
+        """Return the scaled rows of positive weight; None for sequences."""
+        X, weight = self.samples.X, self.samples.weight
+        return None if self.longest else learned.scaling.inputs(X if weight is None else X[weight > 0])
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
         """Return the training samples and the hold-out set."""
@@ -155,6 +160,10 @@ class OutOfCoreData:
             mean = rows.moments.mean.astype(X.dtype).astype(np.float64)
             scaling = replace(scaling, x_mean=mean, x_scale=spread, x_constant=constant)
         return replace(self.preprocessing, scaling=scaling)
+
+    def scaled_rows(self, learned: Preprocessing) -> None:
+        """Return None: the rows are not in memory."""
+        return
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
         """Return the training rows and the hold-out set."""

@@ -50,6 +50,8 @@ class Parameters(CallbackSupportMixin, BaseEstimator):
     gradient: str = "auto"
     structure: Any = None
     standardize: bool = True
+    embedding: int | str | None = "auto"
+    n_members: int | str = "auto"
     max_categories: int = 100
     warm_start: bool = False
     callbacks: Any = None
@@ -152,4 +154,4 @@ class SklearnCallbacks(Callback):
         """Return a copy of the attributes that prediction needs; training goes on with the original mesh."""
         preprocessing = self._model.preprocessing_
         mesh = deepcopy(preprocessing.original(self._model.mesh_))
-        return {"mesh_": mesh, "preprocessing_": replace(preprocessing, rotation=None)}
+        return {"mesh_": mesh, "preprocessing_": replace(preprocessing, front=None)}

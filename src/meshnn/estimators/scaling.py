@@ -214,19 +214,19 @@ class Rotation:
         return cls(axes)
 
     @property
-    def rank(self) -> int:
-        """Number of axes."""
+    def width(self) -> int:
+        """Number of axes: the inputs of a net behind the rotation."""
         return self.axes.shape[1]
 
     def inputs(self, X: Array) -> Array:
         """Return the coordinates of inputs along the axes."""
         return np.asarray(X @ self.axes)
 
-    def undone(self, mesh: Mesh, weights: Array | None = None) -> Mesh:
-        """Return the net on the original inputs that is equivalent to a net on the coordinates, or to its `weights`."""
+    def undone(self, mesh: Mesh) -> Mesh:
+        """Return the net on the original inputs that is equivalent to a net on the coordinates."""
         t, (n, rank) = mesh.topology, self.axes.shape
         old, first, shift = np.zeros((t.n_neurons, t.n_neurons)), t.src < rank, n - rank
-        old[t.src, t.dst] = mesh.weights if weights is None else weights
+        old[t.src, t.dst] = mesh.weights
         new = np.concatenate((self.axes @ old[:rank], old[rank:]))  # by new source and old destination
         fed = np.unique(t.dst[first]) + shift
         pairs = np.stack(np.meshgrid(np.arange(n), fed, indexing="ij"), axis=-1).reshape(-1, 2)

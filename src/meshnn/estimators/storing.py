@@ -51,18 +51,13 @@ class ModelState:
     target: str | None
 
 
-def to_tree(estimator: BaseMesh, parameters: Array | None = None) -> Tree:
-    """Return a fitted estimator as plain values and arrays, with `parameters` instead of its own if given."""
+def to_tree(estimator: BaseMesh, net: Mesh | None = None) -> Tree:
+    """Return a fitted estimator as plain values and arrays, with another net instead of its own if given."""
     from importlib.metadata import version
 
     model: Any = estimator
-    net, rotation = model.mesh_, model.preprocessing_.rotation
-    weights = None if parameters is None else net.weights_of(parameters)
-    if rotation is not None:
-        net, weights = rotation.undone(net, weights), None
+    net = model.mesh_ if net is None else net
     mesh, graph = net.to_tree(), net.topology
-    if weights is not None:
-        mesh["weights"] = weights
     check_current_weights(mesh["weights"], graph.n_edges)
     given = model.get_params(deep=False)
     if callable(model.mesh):

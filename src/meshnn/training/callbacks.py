@@ -55,7 +55,8 @@ def as_callbacks(callbacks: Any) -> list[Callback]:
     """Return callbacks as a list; accepts None, one callback or function, or an iterable of them."""
     if callbacks is None:
         return []
-    found = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    several = isinstance(callbacks, Iterable) and getattr(callbacks, "ndim", 1) > 0
+    found = list(callbacks) if several else [callbacks]
     for callback in found:
         if isinstance(callback, type) or not (isinstance(callback, Callback) or callable(callback)):
             more = "; pass those of scikit-learn to set_callbacks" if hasattr(callback, "on_fit_task_end") else ""

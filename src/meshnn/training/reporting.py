@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from meshnn.progress import ProgressDisplay, progress
+from meshnn.training.ensemble import Ensemble
 from meshnn.training.history import HistoryRow
-from meshnn.training.trainer import Trainer
 
 
 class TrainingReport:
     """Prints to stderr: nothing with `verbose=0`, progress and the last row with 1, all rows with 2."""
 
-    def __init__(self, trainer: Trainer, verbose: int, show: ProgressDisplay) -> None:
+    def __init__(self, trainer: Ensemble, verbose: int, show: ProgressDisplay) -> None:
         self.trainer, self.verbose, self.show = trainer, verbose, show
         self._done, self._last = 0, ""
 
@@ -31,12 +31,12 @@ class TrainingReport:
         self._show(self._done + done / max(self.trainer.samples.count, 1))
 
     def _show(self, done: float) -> None:
-        total = self.trainer.epochs * self.trainer.settings.n_restarts  # a search may have changed the epochs
+        total = self.trainer.epochs * self.trainer.n_starts  # a search may have changed the epochs
         self.show(done, total, f"epoch {done:.4g} of {total}  {self._last}".rstrip())
 
 
 @contextmanager
-def reporter(verbose: int, trainer: Trainer) -> Iterator[TrainingReport]:
+def reporter(verbose: int, trainer: Ensemble) -> Iterator[TrainingReport]:
     """Provide a report for the duration of a training run."""
     try:
         with progress("training", unit="epochs", quiet=verbose != 1) as show:

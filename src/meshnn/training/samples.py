@@ -162,6 +162,10 @@ class InMemorySamples(Samples):
         engine = mesh.engine("curvature", method, self.count)
         return engine.curvature(mesh.values, self.X, self.targets, live, n_jobs)
 
+    def first_inputs(self, count: int, dtype: Any) -> InMemorySamples:
+        """Return the samples with only the first inputs."""
+        return replace(self, X=np.ascontiguousarray(self.X[:, :, :count], dtype))
+
     def take(self, rows: Any) -> InMemorySamples:
         """Select samples by their numbers."""
         targets = self.targets.of(rows)

@@ -70,11 +70,12 @@ LIMITS = SearchLimits()
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The selected solver and penalty, and a message about the trials."""
+    """The selected solver and penalty, a message about the trials, and the loss on held-out samples (NaN: unknown)."""
 
     solver: Solver
     l2: float | str
     message: str
+    loss: float = math.nan
 
 
 def search(
@@ -174,16 +175,17 @@ class _Search:
         second = next((solver for solver in given if not isinstance(solver, FirstOrder)), None)
         best = self._penalty(steps)
         l2, message = best * self.share, f"l2 {best * self.share:.2g} (held-out loss {self._losses_text(best)})"
+        reached = float(np.mean(self.tried[best]))
         if second is None or (self._out_of_time() and default is steps):
-            return SearchResult(steps, l2, message)
+            return SearchResult(steps, l2, message, reached)
         folds = len(self.folds) if self.folds[0][0].count <= LIMITS.many else 1
         beat = float(np.mean(self.tried[best][:folds]))
         loss = self._evidence(second, folds, beat, LIMITS.long if default is steps else LIMITS.short)
         where = "" if folds == len(self.folds) else f", {beat:.3g} on the first fold"
         message = f"{message}{where}, {second.name} with penalties from the evidence {loss:.3g}"
         if loss < beat * (LIMITS.clearly if default is steps else 1.0 if alternative is None else LIMITS.rather):
-            return SearchResult(second, "auto", message)
-        return SearchResult(second if default is second and alternative is None else steps, l2, message)
+            return SearchResult(second, "auto", message, reached * loss / beat)
+        return SearchResult(second if default is second and alternative is None else steps, l2, message, reached)
 
     def _penalty(self, solver: FirstOrder) -> float:
         """Return the best penalty of the grid."""

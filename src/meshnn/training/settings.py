@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -125,6 +125,10 @@ class Settings:
             return 300
         steps = -(-max(n_samples, 1) // max(self.batch_of(n_samples), 1))  # per epoch
         return max(-(-4_000 // steps), min(15, 20_000 // steps), 2)
+
+    def shared(self, n_members: int) -> Settings:
+        """Return the settings of one of the members of an ensemble, which share the time."""
+        return self if self.max_seconds is None else replace(self, max_seconds=self.max_seconds / n_members)
 
     @property
     def fixed_l2(self) -> float:

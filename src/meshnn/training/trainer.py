@@ -60,6 +60,7 @@ class SearchOutcome:
     solver: str
     l2: Any
     reason: str
+    loss: Real
 
 
 @dataclass
@@ -142,6 +143,7 @@ class Trainer:
         # a warm start keeps its penalty and needs no search
         self._searches = settings.l2 == "auto" and not policies and known is None
         self._seed = seed
+        self.searched_loss = math.nan  # on held-out samples of the search
         self._topology, self._ticks = mesh.topology, mesh.ticks
         graph = f"{mesh.topology._digest.hex()}, {mesh.ticks} ticks, {mesh.dtype}"
         self._state = TrainerState(graph, Start(mesh.parameters), {}, mesh.values, {})
@@ -270,6 +272,14 @@ class Trainer:
             value = -held_out
         return value, held_out, accuracy
 
+    def search(self) -> None:
+        """Select the penalty and the solver now, instead of before the first row."""
+        if self._searches:
+            began = time.perf_counter()
+            self._state.message = self._search()
+            self._state.seconds += time.perf_counter() - began
+            self._record = self._make_record()
+
     def _search(self) -> str:
         """Select the penalty and the solver by trials; return a message about them."""
         self._searches = False
@@ -277,11 +287,12 @@ class Trainer:
         found = search(self.mesh, self.samples, self.settings, self.choice, seed, self.validation)
         if found is None:
             return ""
-        self._begin_selected(found.solver, found.l2, f"{self.choice.reason}; {found.message}")
+        self._begin_selected(found.solver, found.l2, f"{self.choice.reason}; {found.message}", found.loss)
         return found.message
 
-    def _begin_selected(self, solver: Solver, l2: Any, reason: str) -> None:
+    def _begin_selected(self, solver: Solver, l2: Any, reason: str, loss: float) -> None:
         """Begin with the solver and the penalty that the search has selected."""
+        self.searched_loss = loss
         self.choice = Choice(solver, reason)
         self.settings = replace(self.settings, l2=l2)
         self._begin()
@@ -362,7 +373,9 @@ class Trainer:
             epochs=self.epochs,
             last=self._state.last if self.finished else None,
             structure=None if self._structure is None else self._structure.state(),
-            found=None if self._searches else SearchOutcome(choice.solver.name, self.settings.l2, choice.reason),
+            found=None
+            if self._searches
+            else SearchOutcome(choice.solver.name, self.settings.l2, choice.reason, self.searched_loss),
         )
         return to_tree(state), len(self.history), self.history.data[-1:]
 
@@ -387,7 +400,8 @@ class Trainer:
         if state.found is not None:
             self._searches, name = False, state.found.solver
             given = (solver for solver in self.settings.candidates if solver.name == name)  # with their options
-            self._begin_selected(next(given, solver_named(name)), state.found.l2, state.found.reason)
+            found = state.found
+            self._begin_selected(next(given, solver_named(name)), found.l2, found.reason, found.loss)
         if state.restart >= self.settings.n_restarts:
             raise MeshError(f"restart must be below {self.settings.n_restarts}, got {state.restart}")
         if state.kept is not None and state.kept.memory is not None:

@@ -1,0 +1,184 @@
+"""Embeddings of numeric columns, and ensembles as one mesh."""
+
+import shutil
+
+import numpy as np
+import pandas
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+
+import meshnn
+from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, MeshSequenceClassifier, Topology
+from meshnn.errors import TrainingInterrupted
+from meshnn.estimators.embedding import Embedding, combined
+from meshnn.export import CNet
+from meshnn.training import Checkpoint, TimeLimit
+from meshnn.training.structure import Prune
+from row_sources import same
+
+BOTH = {"embedding": 3, "n_members": 2, "hidden": 5, "random_state": 0}
+
+
+def test_ramps_worked_by_hand():
+    X = np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 5.0], [2.0, 1.0, 5.0], [3.0, 0.0, 5.0], [4.0, 0.0, 5.0]])
+    found = Embedding.learn(X, 2)
+    assert found.column.tolist() == [0, 0]  # the second column has two values, the third has one
+    assert (found.begin.tolist(), found.end.tolist()) == ([0, 2], [2, 4])
+    ramps = np.array([[0, 0], [0.5, 0], [1, 0], [1, 0.5], [1, 1], [0, 0]])
+    inputs = found.inputs(np.vstack((X, [[-9.0, 0, 0]])))
+    np.testing.assert_allclose(inputs[:, 3:], (ramps - [0.7, 0.3]) / [0.4, 0.4], atol=1e-12)
+    np.testing.assert_array_equal(inputs[:5, :3], X)
+    assert found.width == 5
+
+
+def test_columns_with_one_frequent_value_have_ramps_between_the_others():
+    values = np.concatenate((np.zeros(97), [1.0, 2.0, 3.0]))[:, None]
+    assert Embedding.learn(values, 3).end.tolist() == [1, 2, 3]
+    assert Embedding.learn(np.ones((9, 2)), 3) is None
+    assert Embedding.learn(np.random.default_rng(0).normal(size=(9, 400)), 3) is None  # 1,600 inputs are too many
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 3, 5])
+@pytest.mark.parametrize("which", ["embedded", "plain and embedded", "plain", "four"])
+def test_one_mesh_equals_the_mean_of_nets_behind_embeddings(ticks, which):
+    rng = np.random.default_rng(ticks)
+    X, new = rng.normal(size=(60, 4)), 3 * rng.normal(size=(50, 4))
+    embedding = Embedding.learn(X, 3)
+    kinds = {"embedded": [1], "plain and embedded": [0, 1], "plain": [0, 0], "four": [1, 0, 1, 0]}[which]
+    nets, fronts, total = [], [], 0.0
+    for k, embedded in enumerate(kinds):
+        front = embedding if embedded else None
+        width = embedding.width if embedded else 4
+        graph = Topology.mesh(width, 3 + k, 2, density=0.7, self_loops=True, random_state=k)
+        net = Mesh(graph, ticks, ["relu", "elu", "tanh", "sin", "leaky_relu", "relu"][: 3 + k], dtype="float64",
+                   random_state=k)  # fmt: skip
+        net.weights = rng.normal(size=graph.n_edges)
+        total = total + (k + 1) * net.forward(new if front is None else front.inputs(new))
+        nets.append(net)
+        fronts.append(front)
+    shares = np.arange(1.0, 1 + len(kinds)) / np.arange(1, 1 + len(kinds)).sum()
+    whole = combined(nets, fronts, shares)
+    assert whole.topology.n_inputs == 4
+    np.testing.assert_allclose(whole.forward(new), total / np.arange(1, 1 + len(kinds)).sum(), rtol=1e-9, atol=1e-9)
+
+
+def test_probabilities_are_those_of_the_mean_of_the_logits():
+    """The member without ramps is the net of n_members=1 with the same seeds, but without feedback."""
+    X, y = load_iris(return_X_y=True)
+    seen = []
+    model = MeshClassifier(**BOTH, max_epochs=5, l2=0.01, solver="adam")
+    model.set_params(
+        callbacks=lambda row, mesh: seen.append((row.restart, row.epoch, mesh.forward(scaled), row.seconds))
+    )
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    model.fit(X, y)
+    assert [row[:2] for row in seen] == [(k, epoch) for k in range(2) for epoch in range(1, 6)]
+    assert np.all(np.diff([row[3] for row in seen]) > 0)  # seconds of the whole training
+    np.testing.assert_allclose(model.mesh_.forward(scaled), (seen[4][2] + seen[9][2]) / 2, atol=1e-5)
+    logits = model.mesh_.forward(scaled).astype(float)
+    want = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X), want, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [MeshClassifier, MeshRegressor])
+def test_an_ensemble_is_saved_exported_and_trained_further(kind, tmp_path):
+    X, y = (load_breast_cancer if kind is MeshClassifier else load_diabetes)(return_X_y=True)
+    model = kind(**BOTH, max_epochs=40, l2=0.01).fit(X, y)
+    same(kind(**BOTH, max_epochs=40, l2=0.01).fit(X, y), model)
+    outputs = model.predict(X) if kind is MeshRegressor else model.predict_proba(X)
+    model.save(tmp_path / "model.mesh")
+    read = meshnn.load(tmp_path / "model.mesh")
+    np.testing.assert_array_equal(read.predict(X), model.predict(X))
+    assert (read.embedding, read.n_members) == (3, 2)
+    assert model.feature_importances_.shape == (X.shape[1],)
+    assert np.isclose(model.feature_importances_.sum(), 1)
+    if kind is MeshRegressor:
+        low, high = model.predict_interval(X, 0.9)
+        assert 0.85 < np.mean((low <= y) & (y <= high)) < 0.97
+    if shutil.which("gcc"):
+        model.to_c(tmp_path / "model.h")
+        net = CNet(tmp_path / "model.h")
+        found = net.predict_proba(X) if kind is MeshClassifier else net.predict(X).ravel()
+        np.testing.assert_allclose(found, outputs, rtol=1e-4, atol=1e-4 * np.abs(outputs).max())
+    before = model.mesh_.weights.copy()
+    model.set_params(warm_start=True, max_epochs=1).fit(X, y)
+    model.partial_fit(X, y)
+    assert model.mesh_.n_parameters == len(before)
+    assert not np.array_equal(model.mesh_.weights, before)
+    with pytest.raises(MeshError, match="n_members changed"):
+        model.set_params(n_members=3).fit(X, y)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_an_integer_header_of_an_ensemble_predicts_nearly_the_same(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    model = MeshClassifier(**BOTH, max_epochs=40, l2=0.01).fit(X, y)
+    model.to_c(tmp_path / "model.h", dtype="int8", X=X)
+    net = CNet(tmp_path / "model.h")
+    assert (net.predict(net.quantise(X)) == model.predict(X)).mean() > 0.97
+
+
+@pytest.mark.parametrize("member", [0, 1])
+def test_an_interrupted_ensemble_resumes_bit_by_bit(member, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    options = BOTH | {"max_epochs": 12, "n_restarts": 2, "tol": 0}
+    path = tmp_path / "run.mesh"
+
+    def stop(row, mesh):
+        if (row.restart, row.epoch) == (2 * member + 1, 5):
+            raise KeyboardInterrupt
+
+    model = MeshClassifier(**options, callbacks=[Checkpoint(path, every=0), stop])
+    with pytest.raises(TrainingInterrupted):
+        model.fit(X, y)
+    assert model.mesh_.topology.n_inputs == 4  # fitted with the members so far
+    assert meshnn.load(path).score(X, y) == model.score(X, y)
+    model.set_params(callbacks=Checkpoint(path)).fit(X, y)
+    same(model, MeshClassifier(**options).fit(X, y))
+    again = clone(model).fit(X, y)  # from the checkpoint of a finished run
+    same(again, model)
+
+
+def test_a_callback_ends_the_training_of_all_members():
+    X, y = load_iris(return_X_y=True)
+    model = MeshClassifier(**BOTH, l2=0.01, max_epochs=9, callbacks=lambda row, mesh: row.epoch == 2).fit(X, y)
+    assert model.history_["restart"].tolist() == [0, 0]
+    assert model.mesh_.topology.n_hidden == 5  # the second member has not begun
+    limited = MeshClassifier(**BOTH, n_restarts=2, callbacks=TimeLimit(60)).fit(X, y)
+    same(limited, MeshClassifier(**BOTH, n_restarts=2).fit(X, y))
+
+
+def test_early_stopping_and_tables_with_text():
+    X, y = load_iris(return_X_y=True)
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    frame["kind"] = np.where(X[:, 0] > 5.8, "large", "small")
+    model = MeshClassifier(**BOTH, early_stopping=True, max_epochs=60).fit(frame, y)
+    assert model.score(frame, y) > 0.9
+    assert len(model.validation_scores_) == len(model.loss_curve_)
+    assert model.feature_importances_.shape == (5,)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"embedding": 3, "activation": "sigmoid"}, "activations that are 0 at 0"),
+        ({"embedding": 3, "mesh": Topology.mesh(4, 2, 3), "hidden": "auto"}, "leave out mesh and structure"),
+        ({"n_members": 2, "structure": Prune(to=20)}, "leave out mesh and structure"),
+        ({"embedding": 0}, "embedding"),
+        ({"n_members": 0}, "n_members"),
+        ({"n_members": "many"}, "n_members"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(MeshError, match=message):
+        MeshClassifier(**{"hidden": 4} | options).fit(*load_iris(return_X_y=True))
+
+
+def test_sequences_and_large_data_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(MeshError, match="rows in memory"):
+        MeshSequenceClassifier(embedding=3, max_epochs=1).fit(rng.normal(size=(20, 6, 1)), np.arange(20) % 2)
+    blocks = iter([(rng.normal(size=(200, 2)), np.arange(200.0))])
+    with pytest.raises(MeshError, match="rows in memory"):
+        MeshRegressor(n_members=2, max_epochs=1).fit(blocks)
