@@ -35,7 +35,7 @@ def test_out_of_time(clock, more):
     more = {"l2": 1e-3} | more  # no search: rows take all the time
     model = MeshClassifier(**OPTIONS | more, callbacks=TimeLimit(7)).fit(X, Y)
     assert len(model.history_) == 7
-    assert model.history_[-1].note == "stopped: time limit of 7 seconds reached"
+    assert model.history_[-1].note == "stopped: time limit reached"
     assert [row.note for row in model.history_[:-1]] == [""] * 6
     whole = MeshClassifier(**OPTIONS | more).fit(X, Y)
     np.testing.assert_array_equal(whole.history_["loss"][:7], model.history_["loss"])

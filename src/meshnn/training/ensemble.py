@@ -106,7 +106,8 @@ class Ensemble:
 
     def state(self) -> Tree:
         """Return the state after the last complete row, from which a run can resume."""
-        return {"members": [each.state() for each in self.trainers], "number": self.number, "epochs": self.epochs}
+        members = [each.state() for each in self.trainers]
+        return {"members": members, "number": self.number, "epochs": self.epochs, "finished": not self.goes_on}
 
     def restore(self, tree: Tree) -> None:
         """Resume from a state of an ensemble with the same arguments."""

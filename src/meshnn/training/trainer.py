@@ -211,7 +211,7 @@ class Trainer:
                 self.history.append(self._advance())
                 self._record = self._make_record()
             if not self.finished and self._state.seconds >= limit:
-                self.stop(f"stopped: time limit of {limit:g} seconds reached", to_go_on=True)
+                self.stop("stopped: time limit reached", to_go_on=True)
             if has_time:
                 yield self.history[-1]
 
