@@ -83,6 +83,15 @@ def test_no_warning_where_training_came_to_its_end():
     assert warned(max_epochs=1, solver="lm") == []  # no previous loss
 
 
+@pytest.fixture
+def interrupts():
+    """Let SIGINT raise KeyboardInterrupt, which a process in the background ignores."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_in_a_finaliser_stops_the_fit(number, monkeypatch):
     """Python ignores exceptions in finalisers; the fit still stops, after the next row."""
