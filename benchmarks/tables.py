@@ -1,6 +1,6 @@
 """The default estimators on many tables (noise, outliers, few rows, many columns, rare classes), compared with peers.
 
-python benchmarks/tables.py --jobs 2                    # all; results of peers are cached in results/tables-peers.json
+python benchmarks/tables.py --jobs 2                    # all; every result is cached in results/tables-cache.json
 python benchmarks/tables.py --models meshnn --tuning    # meshnn alone, peers from the cache
 python benchmarks/tables.py --models meshnn --params '{"l2": 0.01}' --only noise,wine --seeds 1
 
@@ -24,6 +24,7 @@ import traceback
 import warnings
 import zlib
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
@@ -49,6 +50,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from xgboost import XGBClassifier, XGBRegressor
 
+import meshnn
 import real_tables
 import table_sets
 from meshnn import MeshClassifier, MeshRegressor
@@ -64,7 +66,7 @@ PROBABLE_ROWS = 3000
 SVM_ROWS = 6000
 LEAST = 1e-6  # probabilities are clipped here before the logarithm
 BINS = 10
-CACHE = Path(__file__).parents[1] / "results" / "tables-peers.json"
+CACHE = Path(__file__).parents[1] / "results" / "tables-cache.json"
 
 
 # --- measuring -----------------------------------------------------------------------------------------------------
@@ -161,15 +163,24 @@ def _probabilities(chance, y):
     return {"loss": float(-np.log(own).mean()), "ece": float(sum(gaps) / len(y)), "confidence": float(top.mean())}
 
 
-# --- cache of peers ------------------------------------------------------------------------------------------------
+# --- cache ---------------------------------------------------------------------------------------------------------
 
 
-def key(name, model, seed):
-    """Return a key that depends on the folds, the numbers in the table and the versions of the peers' libraries."""
+@cache
+def sources():
+    """Return a checksum of the source of meshnn."""
+    files = sorted(path for path in Path(meshnn.__file__).parent.rglob("*") if path.suffix in (".py", ".hpp", ".cpp"))
+    return zlib.crc32(b"".join(path.read_bytes() for path in files))
+
+
+def key(name, model, seed, params):
+    """Return a key that depends on the folds, the numbers in the table and the versions of the libraries."""
     table = table_sets.load(name)
     X = pd.util.hash_pandas_object(table.X).to_numpy() if table.real else table.X
     numbers = zlib.crc32(table.truth.tobytes(), zlib.crc32(table.y.tobytes(), zlib.crc32(X.tobytes())))
     versions = f"sklearn {sklearn.__version__}, numpy {np.__version__}, scipy {scipy.__version__}"
+    if model == "meshnn":
+        versions = f"meshnn {sources():08x} {json.dumps(params, sort_keys=True)}"
     if model in BOOSTING:
         versions = f"{BOOSTING[model]} {version(BOOSTING[model])}"
     return f"{name} {table.size} {numbers:08x} | {model} | seed {seed} of {FOLDS} folds | {versions}"
@@ -188,13 +199,13 @@ def write_cache(path, new):
 
 
 def run(names, models, seeds, jobs, params, cache_path):
-    """Return figures by (table, model, seed); results of other peers come from the cache, if available."""
-    cache = read_cache(cache_path)
+    """Return figures by (table, model, seed); those of `models` are computed if they are not in the cache."""
+    stored = read_cache(cache_path)
     found, wanted = {}, []
     for seed in seeds:
         for name in names:
             for model in MODELS:
-                known = cache.get(key(name, model, seed)) if model != "meshnn" else None
+                known = stored.get(key(name, model, seed, params))
                 if known is not None:
                     found[name, model, seed] = known
                 elif model in models:
@@ -203,8 +214,8 @@ def run(names, models, seeds, jobs, params, cache_path):
     new, begin = {}, time.perf_counter()
     for done, (what, result) in enumerate(_results(wanted, jobs, params), 1):
         found[what] = result
-        if what[1] != "meshnn" and "error" not in result:
-            new[key(*what)] = result
+        if "error" not in result:
+            new[key(*what, params)] = result
             write_cache(cache_path, new)
         _progress(done, len(wanted), begin, what, result)
     return found
@@ -445,7 +456,7 @@ def _arguments(argv):
     parser.add_argument("--only", help="names of tables, separated by commas")
     parser.add_argument("--tasks", choices=(CLASSIFY, REGRESS))
     parser.add_argument(
-        "--models", default=",".join(MODELS), help="models to run; results of others come from the cache"
+        "--models", default=",".join(MODELS), help="models to run; all results come from the cache if it has them"
     )
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -455,7 +466,7 @@ def _arguments(argv):
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--held-out", action="store_true", help="only the held-out tables")
     which.add_argument("--tuning", action="store_true", help="only the other tables")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="cache of results of peers")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="cache of results")
     parser.add_argument("--json", type=Path, help="file of all figures, as JSON")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--list", action="store_true", help="print the tables and stop")
