@@ -26,20 +26,20 @@ def test_more_samples_get_more_neurons_and_more_columns_fewer(n_samples, n_input
 def test_hidden_and_activation_by_default():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 2)), rng.integers(0, 2, 150)
-    model = MeshClassifier(n_members=1, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
+    model = MeshClassifier(n_members=1, embedding=None, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
     assert model.mesh_.topology.n_hidden == hidden_of(150, 2) == 32
     assert model.mesh_.activations[:4] == ["relu", "elu", "relu", "elu"]
-    some = MeshClassifier(hidden=16, n_members=1, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
+    some = MeshClassifier(hidden=16, n_members=1, embedding=None, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
     assert some.mesh_.activations[:2] == ["relu", "elu"]
-    tried = MeshClassifier(hidden=8, n_members=1, max_epochs=1, random_state=0).fit(X, y)
+    tried = MeshClassifier(hidden=8, n_members=1, embedding=None, max_epochs=1, random_state=0).fit(X, y)
     assert set(tried.mesh_.activations[:8]) == {"tanh"}  # lm is a candidate, and it requires smooth activations
-    tiny = MeshClassifier(n_members=1, max_epochs=1, l2=0.01, random_state=0).fit(X[:60], y[:60])
+    tiny = MeshClassifier(n_members=1, embedding=None, max_epochs=1, l2=0.01, random_state=0).fit(X[:60], y[:60])
     assert (tiny.mesh_.topology.n_hidden, set(tiny.mesh_.activations[:16])) == (16, {"tanh"})
-    few = MeshClassifier(hidden=5, n_members=1, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
+    few = MeshClassifier(hidden=5, n_members=1, embedding=None, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
     assert set(few.mesh_.activations[:5]) == {"tanh"}
-    values = MeshRegressor(n_members=1, max_epochs=1, l2=0.01, random_state=0).fit(X, X[:, 0])
+    values = MeshRegressor(n_members=1, embedding=None, max_epochs=1, l2=0.01, random_state=0).fit(X, X[:, 0])
     assert (values.solver_, values.mesh_.topology.n_hidden, values.mesh_.activations[0]) == ("lm", 16, "tanh")
-    chosen = MeshClassifier(activation="sin", n_members=1, max_epochs=1, l2=0.01, random_state=0).fit(X, y)
+    chosen = MeshClassifier(activation="sin", max_epochs=1, l2=0.01, random_state=0).fit(X, y)
     assert set(chosen.mesh_.activations[:32]) == {"sin"}
     with pytest.raises(Exception, match='hidden must be "auto", a whole number'):
         MeshClassifier(hidden="many").fit(X, y)

@@ -13,7 +13,8 @@ from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, MeshSequenceC
 from meshnn.errors import TrainingInterrupted
 from meshnn.estimators.embedding import Embedding, combined
 from meshnn.export import CNet
-from meshnn.training import Checkpoint, TimeLimit
+from meshnn.training import Adam, Checkpoint, TimeLimit, ensemble, trainer
+from meshnn.training.search import SearchResult
 from meshnn.training.structure import Prune
 from row_sources import same
 
@@ -147,6 +148,50 @@ def test_a_callback_ends_the_training_of_all_members():
     assert model.mesh_.topology.n_hidden == 5  # the second member has not begun
     limited = MeshClassifier(**BOTH, n_restarts=2, callbacks=TimeLimit(60)).fit(X, y)
     same(limited, MeshClassifier(**BOTH, n_restarts=2).fit(X, y))
+
+
+@pytest.mark.parametrize(
+    ("n_members", "losses", "trained"),
+    [
+        (1, (0.2, 0.1), [1]),
+        (1, (0.1, 0.2), [0]),
+        (2, (0.2, 0.1), [0, 1]),
+        (2, (10.0, 0.1), [1]),
+        (3, (1, 2, 3), [0, 1, 2]),
+    ],
+)
+def test_held_out_losses_decide_which_members_are_trained(n_members, losses, trained, monkeypatch):
+    """300 samples and a squared error 100 times as large: log-likelihoods differ by 300 log(100) / 2 = 691."""
+    found = iter(losses)
+    monkeypatch.setattr(ensemble, "BEHIND", 600.0)
+    monkeypatch.setattr(trainer, "search", lambda *_: SearchResult(Adam(), 0.01, "tried", next(found)))
+    x = np.random.default_rng(0).uniform(0, 1, (300, 2))
+    model = MeshRegressor(n_members=n_members, max_epochs=2, random_state=0).fit(x, x @ [1.0, 2.0])
+    assert sorted(set(model.history_["restart"])) == trained
+    assert ("hardtanh" in model.mesh_.activations) == (1 in trained)
+    assert model.best_restart_ == trained[0]
+    assert model.n_iter_ == 2
+    count = len(losses) - len(trained)
+    assert model.solver_reason_.count("not trained: its held-out loss is too large") == count
+
+
+def test_shares_are_inverse_to_the_held_out_losses(monkeypatch):
+    found, outputs = iter((0.3, 0.1)), {}
+    monkeypatch.setattr(trainer, "search", lambda *_: SearchResult(Adam(), 0.01, "tried", next(found)))
+    x = np.random.default_rng(0).uniform(0, 1, (300, 2))
+    scaled = (x - x.mean(axis=0)) / x.std(axis=0)
+
+    def look(row, mesh):
+        outputs[row.restart] = mesh.forward(scaled)
+
+    model = MeshRegressor(max_epochs=1, random_state=0, callbacks=look).fit(x, x @ [1.0, 2.0])
+    np.testing.assert_allclose(model.mesh_.forward(scaled), 0.25 * outputs[0] + 0.75 * outputs[1], atol=1e-5)
+
+
+def test_a_single_net_without_a_search_has_no_ramps():
+    x = np.random.default_rng(0).uniform(0, 1, (300, 2))
+    model = MeshRegressor(n_members=1, l2=0.01, max_epochs=2, random_state=0).fit(x, x @ [1.0, 2.0])
+    assert "hardtanh" not in model.mesh_.activations
 
 
 def test_early_stopping_and_tables_with_text():

@@ -39,7 +39,7 @@ SEQUENCE_CLASSIFIER, SEQUENCE_REGRESSOR = "MeshSequenceClassifier", "MeshSequenc
 STREAM_CLASSIFIER, STREAM_REGRESSOR, FORECASTER = "MeshStreamClassifier", "MeshStreamRegressor", "MeshForecaster"
 
 SEED, FEW = {"random_state": 0}, {"max_epochs": 4}
-ONE = FEW | {"n_members": 1}
+ONE = FEW | {"n_members": 1, "embedding": None}
 ADAM = {"solver": "adam", "l2": 1e-3, "hidden": 5} | FEW
 SGD = ADAM | {"solver": training.SGD(schedule="linear", momentum=0.8, nesterov=False)}
 LM = {"solver": "lm", "l2": 1e-2, "hidden": 4, "max_epochs": 3}

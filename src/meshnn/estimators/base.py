@@ -213,7 +213,7 @@ class BaseMesh(Parameters, Outputs):
             data.hold_out(fraction, seeds[0])
         memory: tuple[str, Tree | None] = ("", None)
         builder = self._builder_type(self, self._loss, settings, data.longest)
-        self._fronts, trainers = [None], list[Trainer]()
+        self._fronts, n_members, trainers = [None], 1, list[Trainer]()
         if warm:
             self._continue(builder, data.preprocessing.width, data.n_outputs)
             choice, settings, memory = warm_start_settings(self, settings)
@@ -223,7 +223,7 @@ class BaseMesh(Parameters, Outputs):
             if checkpoint is not None and resumed is not None and isinstance(learned.front, Rotation):
                 read = partial(Rotation.from_tree, n_inputs=learned.width)
                 learned = replace(learned, front=checkpoint.restore(resumed, read))
-            self._fronts = self._members(data, learned)
+            self._fronts, n_members = self._members(data, learned)
             settings = settings.shared(len(self._fronts))
             self.__dict__.pop("target_", None)
         for k, front in enumerate(self._fronts):
@@ -242,15 +242,17 @@ class BaseMesh(Parameters, Outputs):
             self.mesh_ = trainers[k].mesh
             self.preprocessing_ = replace(self.preprocessing_, front=self._fronts[k])
 
-        trainer = Ensemble(trainers, on_member)
+        trainer = Ensemble(trainers, n_members, on_member)
         on_member(0)
         self._stream_seed, self._solver_state, self._stream_weight = seeds[2], None, 0.0
         if checkpoint is not None:
             attach_checkpoint(self, trainer, checkpoint, run, resumed, seed)
         return trainer
 
-    def _members(self, data: ArrayData | OutOfCoreData, learned: Preprocessing) -> list[Rotation | Embedding | None]:
-        """Return the conversion of the inputs of each member of the ensemble; every second one has ramps.
+    def _members(
+        self, data: ArrayData | OutOfCoreData, learned: Preprocessing
+    ) -> tuple[list[Rotation | Embedding | None], int]:
+        """Return the conversion of the inputs of each candidate, every second one with ramps, and the number to train.
 
         By default there are two members, unless a parameter describes the net or its edges, or nothing has ramps.
         """
@@ -260,7 +262,7 @@ class BaseMesh(Parameters, Outputs):
         automatic = same(self.n_members, "auto")
         count = 1 + usual if automatic else whole_number("n_members", self.n_members)
         if same(self.embedding, "auto"):
-            ramps = RAMPS if usual and count > 1 else None
+            ramps = RAMPS if usual and (count > 1 or same(self.l2, "auto")) else None
         else:
             ramps = None if self.embedding is None else whole_number("embedding", self.embedding)
         if (count > 1 or ramps is not None) and (described or inputs is None):
@@ -268,8 +270,10 @@ class BaseMesh(Parameters, Outputs):
             raise MeshError(f"embedding and n_members need {what}, or set embedding=None and n_members=1")
         embedding = None if ramps is None or inputs is None else Embedding.learn(inputs, ramps)
         if embedding is None and automatic:
-            return [learned.front]
-        return [embedding] if count == 1 else [embedding if k % 2 else None for k in range(count)]
+            return [learned.front], 1
+        if count == 1 and not (embedding is not None and same(self.embedding, "auto")):
+            return [learned.front if embedding is None else embedding], 1
+        return [embedding if k % 2 else None for k in range(max(count, 2))], count
 
     def _build(
         self, builder: NetBuilder, preprocessing: Preprocessing, n_samples: int, n_outputs: int, seed: int,

@@ -23,13 +23,14 @@ BEHIND = 1000.0
 class Ensemble:
     """Trains the members of an ensemble one after another, with the interface of a `Trainer`.
 
-    All members search for penalty and solver first, and those with much larger held-out losses are left out. In the
-    history, the starts of all members are numbered consecutively. `on_member` is called with the number of a member
-    before its first row.
+    All members search for penalty and solver first. At most `n_members` of those with the smallest held-out losses are
+    trained. In the history, the starts of all members are numbered consecutively. `on_member` is called with the number
+    of a member before its first row.
     """
 
-    def __init__(self, trainers: list[Trainer], on_member: Callable[[int], None]) -> None:
-        self.trainers, self.on_member, self.number, self._stopped = trainers, on_member, 0, False
+    def __init__(self, trainers: list[Trainer], n_members: int, on_member: Callable[[int], None]) -> None:
+        self.trainers, self.n_members, self.on_member = trainers, n_members, on_member
+        self.number, self._stopped = 0, False
 
     @property
     def current(self) -> Trainer:
@@ -46,10 +47,11 @@ class Ensemble:
     def kept(self) -> list[int]:
         """The numbers of the members that are not left out."""
         if (losses := self._losses) is None:
-            return list(range(len(self.trainers)))
+            return list(range(self.n_members))
         # the log-likelihood of errors that are normally distributed is -log(error variance) / 2
         costs = losses if self.samples.loss.classifies else [0.5 * math.log(loss) for loss in losses]
-        return [k for k, cost in enumerate(costs) if (cost - min(costs)) * self.samples.count <= BEHIND]
+        kept = [k for k, cost in enumerate(costs) if (cost - min(costs)) * self.samples.count <= BEHIND]
+        return sorted(sorted(kept, key=costs.__getitem__)[: self.n_members])
 
     @property
     def begun(self) -> list[int]:
