@@ -25,7 +25,7 @@ from meshnn.errors import DataError, MeshError, warn
 from meshnn.estimators.builder import NetBuilder, same
 from meshnn.estimators.continuing import attach_checkpoint, describe_run, interrupted, warm_start_settings
 from meshnn.estimators.data import ArrayData, OutOfCoreData, is_out_of_core, open_data
-from meshnn.estimators.embedding import Embedding, check_awake
+from meshnn.estimators.embedding import Embedding, check_awake, ramps_of
 from meshnn.estimators.outputs import Outputs
 from meshnn.estimators.params import Parameters, SklearnCallbacks, with_callbacks
 from meshnn.estimators.preprocessing import Preprocessing, whole
@@ -44,8 +44,8 @@ from meshnn.training.sensitivity import importances
 from meshnn.training.signals import heard_interrupts, sigterm_interrupts
 from meshnn.training.solvers import Choice
 
-#: Default number of ramps per column, and the minimum number of rows for them.
-RAMPS, FEWEST = 6, 100
+#: Minimum number of rows for ramps by default.
+FEWEST = 100
 
 
 class BaseMesh(Parameters, Outputs):
@@ -262,7 +262,8 @@ class BaseMesh(Parameters, Outputs):
         automatic = same(self.n_members, "auto")
         count = 1 + usual if automatic else whole_number("n_members", self.n_members)
         if same(self.embedding, "auto"):
-            ramps = RAMPS if usual and (count > 1 or same(self.l2, "auto")) else None
+            wanted = usual and (count > 1 or same(self.l2, "auto"))
+            ramps = ramps_of(*inputs.shape) if wanted and inputs is not None else None
         else:
             ramps = None if self.embedding is None else whole_number("embedding", self.embedding)
         if (count > 1 or ramps is not None) and (described or inputs is None):

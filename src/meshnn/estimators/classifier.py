@@ -95,8 +95,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
     embedding : "auto", None or int, default="auto"
         Number of ramps per numeric column: further neurons that rise between two quantiles of the column and are
         constant elsewhere, so that the net fits steps and thresholds with few neurons. Every second one of several
-        members has them. "auto" is 6 where `n_members="auto"` would be 2, else None. A single member has them if its
-        held-out loss is then lower.
+        members has them. "auto" is 6 (more for over 5,000 samples) where `n_members="auto"` would be 2, else None. A
+        single member has them if its held-out loss is then lower.
     n_members : "auto" or int, default="auto"
         Number of nets that are trained one after another from different random weights. They become one mesh, whose
         outputs are the mean of theirs (of logits for classes), weighted by the inverse of their held-out losses. "auto"

@@ -18,6 +18,11 @@ from meshnn.topology import Topology
 WIDEST = 500
 
 
+def ramps_of(n_samples: int, n_columns: int) -> int:
+    """Return the default number of ramps per column: 6, and more for more than 5,000 samples and few columns."""
+    return max(6, min(round(6 * (n_samples / 5_000) ** (2 / 3)), WIDEST // n_columns - 1))
+
+
 @dataclass(frozen=True)
 class Embedding:
     """Ramps between quantiles of each column, as further inputs of a net.
