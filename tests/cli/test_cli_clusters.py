@@ -48,7 +48,7 @@ def test_a_cluster_without_workers_or_a_scheduler(numbers):
         scheduler.terminate()
         scheduler.wait()
     assert done.returncode == 2
-    assert "has no worker; start some with `dask worker" in done.stderr
+    assert "has no worker; start workers with `dask worker" in done.stderr
     assert "Traceback" not in done.stderr
 
 

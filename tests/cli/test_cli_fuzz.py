@@ -225,7 +225,7 @@ def test_stdout_that_takes_nothing(files):
     with open("/dev/full", "w") as full:
         done = subprocess.run(info, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
     assert done.returncode == 2
-    assert done.stderr == "meshnn: no space left on the disk; free some or choose another place\n"
+    assert done.stderr == "meshnn: no space left on the disk; free some space or choose another path\n"
     closed = in_a_process("info", files / "table.mesh", preexec_fn=lambda: os.close(1))
     assert (closed.returncode, closed.stderr) == (0, "")
 
