@@ -187,7 +187,7 @@ def test_what_is_wrong_is_told():
             "partition 1: row 701: feature 2": divided((1000,), bad, y),
             "1 partitions, X has 2": (*divided((1000,), X), *divided((), y)),
             "ndarray": (*divided((1000,), X), y),
-            "needs y": divided((1000,), X),
+            "y is missing": divided((1000,), X),
             "one class": divided((1000,), X, np.zeros(N)),
         }.items():
             with pytest.raises(DataError, match=named):
@@ -219,7 +219,7 @@ def test_a_worker_that_is_killed_changes_no_bit():
     with cluster(3, processes=True) as client:
         victim = sorted(client.scheduler_info()["workers"])[1]
         client.run(_at_third_step, signal.SIGKILL, workers=[victim])
-        with pytest.warns(UserWarning, match="read again"):
+        with pytest.warns(UserWarning, match="reads its rows again"):
             got = adam().fit(*divided((100, 800, 2000), X, y))
     np.testing.assert_array_equal(got.mesh_.weights, want.mesh_.weights)
 
