@@ -34,8 +34,16 @@ def fit(
         Option(
             "--hidden",
             "-n",
-            help="Number of hidden neurons, or layer sizes such as 10,5. Default: 16 to 64, by the size of the table. "
+            help="Number of hidden neurons, or layer sizes such as 10,5. Default: 4 to 128, by the size of the table. "
             "Raise it if the training score is low; lower it if the test score is much below the training score.",
+        ),
+    ] = None,
+    members: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Number of networks whose mean predicts; every second one has piecewise-linear features of the "
+            "columns. Default: 2, or 1 with options that describe the network, such as --hidden.",
         ),
     ] = None,
     mesh: Annotated[
@@ -180,7 +188,7 @@ def fit(
         "--learning-rate applies to adam and sgd, not to lm; leave it out":
         solver == "lm" and learning_rate is not None,
     })  # fmt: skip
-    chosen = {"l2": l2, "batch_size": batch_size, "max_epochs": max_epochs, "quantile": quantile}
+    chosen = {"l2": l2, "batch_size": batch_size, "max_epochs": max_epochs, "quantile": quantile, "n_members": members}
     options = {name: value for name, value in chosen.items() if value is not None} | {
         "ticks": ticks, "activation": activation, "solver": _solvers(solver, learning_rate), "l1": l1, "tol": tol,
         "n_restarts": n_restarts, "early_stopping": early_stopping, "max_categories": max_categories, "loss": loss,
