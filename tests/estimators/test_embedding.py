@@ -40,6 +40,29 @@ def test_columns_with_one_frequent_value_have_ramps_between_the_others():
     assert Embedding.learn(np.random.default_rng(0).normal(size=(9, 400)), 3) is None  # 1,600 inputs are too many
 
 
+def test_wide_tables_have_fewer_ramps_and_narrow_ramps_are_left_out():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 100))
+    assert Embedding.learn(X, 6).width == 500  # 4 ramps per column
+    X[:, 1:] = 1.0
+    X[0, 0] = 1e9  # after scaling all other values are nearly equal
+    scaled = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
+    found = Embedding.learn(scaled, 6)
+    assert len(found.column) == 1
+    assert Embedding.learn(1e-40 * rng.normal(size=(50, 2)), 6) is None
+
+
+@pytest.mark.parametrize("stretch", [1, 3, 6, 10])
+def test_predictions_are_those_of_the_members_with_long_tails_too(stretch):
+    """The mesh is in float32: a steep ramp far from 0 would lose its digits."""
+    Z = np.random.default_rng(0).normal(size=(400, 3))
+    y = np.where(Z[:, 0] > 0.3, 1.0, -1.0) + np.sin(2 * Z[:, 1])
+    model = MeshRegressor(max_epochs=20, solver="adam", l2=0.001, random_state=0).fit(np.exp(stretch * Z), y)
+    rows = model.history_[19], model.history_[39]
+    error = 0.5 * np.mean((model.predict(np.exp(stretch * Z)) - y) ** 2) / y.var()
+    assert error < 1.2 * max(row.loss for row in rows) + 0.01
+
+
 @pytest.mark.parametrize("ticks", [1, 2, 3, 5])
 @pytest.mark.parametrize("which", ["embedded", "plain and embedded", "plain", "four"])
 def test_one_mesh_equals_the_mean_of_nets_behind_embeddings(ticks, which):
@@ -146,8 +169,36 @@ def test_a_callback_ends_the_training_of_all_members():
     model = MeshClassifier(**BOTH, l2=0.01, max_epochs=9, callbacks=lambda row, mesh: row.epoch == 2).fit(X, y)
     assert model.history_["restart"].tolist() == [0, 0]
     assert model.mesh_.topology.n_hidden == 5  # the second member has not begun
-    limited = MeshClassifier(**BOTH, n_restarts=2, callbacks=TimeLimit(60)).fit(X, y)
-    same(limited, MeshClassifier(**BOTH, n_restarts=2).fit(X, y))
+
+
+def test_a_member_that_was_stopped_is_left_out():
+    X, y = load_iris(return_X_y=True)
+    options = BOTH | {"max_epochs": 9, "tol": 0, "l2": 0.01}
+    stopped = MeshClassifier(**options, callbacks=lambda row, mesh: row.restart == 1).fit(X, y)
+    assert stopped.history_["restart"].tolist() == [0] * 9 + [1]
+    single = MeshClassifier(**options | {"n_members": 1, "embedding": None}).fit(X, y)
+    np.testing.assert_array_equal(stopped.predict_proba(X), single.predict_proba(X))
+    assert "not part of the model" in stopped.solver_reason_
+
+
+def test_a_time_limit_trains_every_member_for_a_while():
+    X, y = load_iris(return_X_y=True)
+    short = MeshClassifier(callbacks=TimeLimit(1e-9), random_state=0).fit(X, y)
+    assert short.history_["restart"].tolist() == [0, 1]
+    single = MeshClassifier(n_members=1, callbacks=TimeLimit(1e-9), random_state=0).fit(X, y)
+    assert "hardtanh" not in single.mesh_.activations  # no time to try both
+
+
+def test_a_warm_start_leaves_lm_if_the_mesh_is_too_large():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5))
+    model = MeshRegressor(max_epochs=5, random_state=0).fit(X, np.sin(X[:, 0]) + X[:, 1] ** 2)
+    model.solver_ = "lm"
+    edges = model.mesh_.topology.n_edges
+    assert edges**2 * (300 + edges / 3) > 4e8
+    model.set_params(warm_start=True, max_epochs=2).fit(X, X[:, 0])
+    assert model.solver_ == "adam"
+    assert "more than" in model.solver_reason_
 
 
 @pytest.mark.parametrize(
@@ -207,6 +258,7 @@ def test_early_stopping_and_tables_with_text():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"embedding": "x"}, "embedding"),
         ({"embedding": 3, "activation": "sigmoid"}, "activations that are 0 at 0"),
         ({"embedding": 3, "mesh": Topology.mesh(4, 2, 3), "hidden": "auto"}, "leave out mesh and structure"),
         ({"n_members": 2, "structure": Prune(to=20)}, "leave out mesh and structure"),

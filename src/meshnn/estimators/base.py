@@ -35,7 +35,7 @@ from meshnn.storage import Tree
 from meshnn.tables.sources import RowBlock
 from meshnn.topology import Topology
 from meshnn.training import History, HistoryRow, Settings, Trainer
-from meshnn.training.callbacks import Callback, Checkpoint
+from meshnn.training.callbacks import Callback, Checkpoint, TimeLimit, as_callbacks
 from meshnn.training.ensemble import Ensemble
 from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.reporting import reporter
@@ -216,7 +216,7 @@ class BaseMesh(Parameters, Outputs):
         self._fronts, n_members, trainers = [None], 1, list[Trainer]()
         if warm:
             self._continue(builder, data.preprocessing.width, data.n_outputs)
-            choice, settings, memory = warm_start_settings(self, settings)
+            choice, settings, memory = warm_start_settings(self, settings, data.n_samples)
         else:
             builder.resolve(data.preprocessing.width, data.n_outputs)
             learned = data.learn(builder.output_activation)
@@ -272,8 +272,13 @@ class BaseMesh(Parameters, Outputs):
         embedding = None if ramps is None or inputs is None else Embedding.learn(inputs, ramps)
         if embedding is None and automatic:
             return [learned.front], 1
-        if count == 1 and not (embedding is not None and same(self.embedding, "auto")):
-            return [learned.front if embedding is None else embedding], 1
+        if embedding is None and ramps is not None and not same(self.embedding, "auto"):
+            warn("no column has ramps: all have at most two values, or there are too many columns")
+        limited = any(isinstance(each, TimeLimit) for each in as_callbacks(self.callbacks))
+        race = count == 1 and embedding is not None and same(self.embedding, "auto") and not limited
+        if count == 1 and not race:
+            plain = embedding is None or same(self.embedding, "auto")
+            return [learned.front if plain else embedding], 1
         return [embedding if k % 2 else None for k in range(max(count, 2))], count
 
     def _build(
@@ -381,9 +386,9 @@ class BaseMesh(Parameters, Outputs):
             if refused or not isinstance(samples, InMemorySamples):
                 self._laplace = refused
                 return
-            self._laplace = Laplace.of(
-                mesh, samples, penalties, trainer.choice.solver.needs_float64 and mesh is self.mesh_
-            )
+            second_order = trainer.choice.solver.needs_float64 and mesh is self.mesh_
+            found = Laplace.of(mesh, samples, penalties, second_order)
+            self._laplace = found if mesh is self.mesh_ else found.towards(2.0 * trainer.held_out_loss())
         except MeshError as error:  # the net itself is fitted
             self._laplace = str(error)
 

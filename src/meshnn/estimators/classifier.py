@@ -101,8 +101,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         Number of nets that are trained one after another from different random weights. They become one mesh, whose
         outputs are the mean of theirs (of logits for classes), weighted by the inverse of their held-out losses. "auto"
         is 2, or 1 if `hidden`, `mesh`, `ticks`, `activation`, `structure` or `l1` is given, with fewer than 100
-        samples, more columns than samples, samples that are not in memory, and if no column has more than two values.
-        Raise it for lower losses at a proportional price.
+        samples, more columns than samples, more than 166 numeric features, samples that are not in memory, and if no
+        column has more than two values. Raise it for slightly lower losses at a proportional price.
     max_categories : int, default=100
         Maximum number of one-hot features per text or category column of a DataFrame. The rarest levels of a column
         with more levels share one feature.
@@ -135,7 +135,8 @@ class MeshClassifier(ClassifierMixin, BaseMesh, ClassOutputs):
         Rows with epoch, loss, accuracy, gradient norm and time. A row covers one epoch, or a block of epochs if there
         are 200 or more, so that a run has 100 to 200 rows. Large data sets always have one row per epoch.
     loss_curve_, validation_scores_ : list of float
-        Columns of the history for the restart that was kept.
+        Columns of the history for the restart that was kept, of the first of several members. The same holds for
+        `l2_`, `solver_`, `n_iter_` and `best_restart_`; `history_` has the rows of all.
     feature_importances_ : array (n_features,)
         Mean absolute derivative of the outputs with respect to each feature, times the standard deviation of the
         feature, over up to 1,000 training samples; the values sum to 1. They describe the fitted net, not causes, and

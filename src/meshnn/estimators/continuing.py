@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from meshnn.estimators.base import BaseMesh
 
 
-def warm_start_settings(model: BaseMesh, settings: Settings) -> tuple[Choice, Settings, tuple[str, Tree | None]]:
+def warm_start_settings(
+    model: BaseMesh, settings: Settings, n_samples: int
+) -> tuple[Choice, Settings, tuple[str, Tree | None]]:
     """Return the solver, settings and solver state of a warm start; values that are not given stay as in the last fit.
 
     There is no search on held-out samples, because the net was already trained on all samples.
@@ -34,6 +36,11 @@ def warm_start_settings(model: BaseMesh, settings: Settings) -> tuple[Choice, Se
     asked = settings.asked != "auto"
     solver = next(each for each in settings.candidates if asked or each.name == model.solver_)
     choice = Choice(solver, "as asked for" if asked else "same solver as in the previous fit")
+    live, columns = len(model.mesh_.live_parameters()), model._loss.columns(model.mesh_.topology.n_outputs)
+    suits, reason = solver.suits(settings, live, n_samples, columns)
+    if not asked and not suits:  # members of an ensemble are smaller than their union
+        choice = Choice(next(each for each in settings.candidates if each.streams), reason)
+        solver = choice.solver
     state = model._solver_state if solver.warm_starts_with_memory and solver.name == model.solver_ else None
     if isinstance(settings.l2, str) and not model._l2_searched:  # previously given, now to be searched
         return choice, settings, ("", None)

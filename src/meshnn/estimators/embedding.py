@@ -16,6 +16,8 @@ from meshnn.topology import Topology
 
 #: Maximum number of inputs with ramps: more would take the time that the neurons need.
 WIDEST = 500
+#: Minimum width of a ramp relative to its distance from 0, so that a net in float32 computes it to 0.1 %.
+NARROWEST = 1e-3
 
 
 def ramps_of(n_samples: int, n_columns: int) -> int:
@@ -42,16 +44,18 @@ class Embedding:
     def learn(cls, X: Array, count: int) -> Embedding | None:
         """Return at most `count` ramps per column of the training inputs, or None if no column has any.
 
-        Columns with two values have none, and neither have tables with very many columns.
+        Columns with two values have none, and tables with many columns have fewer ramps, or none.
         """
+        several = [k for k, values in enumerate(X.T) if len(np.unique(values)) > 2] if X.shape[1] < WIDEST else []
+        if several:
+            count = min(count, (WIDEST - X.shape[1]) // len(several))
         found = []
-        for k, values in enumerate(X.T if X.shape[1] <= WIDEST else ()):
-            distinct, steps = np.unique(values.astype(np.float64)), np.linspace(0, 1, count + 1)
-            if len(distinct) > 2:
-                at = np.unique(np.quantile(values.astype(np.float64), steps))
-                at = at if len(at) > 3 else np.unique(np.quantile(distinct, steps))  # most values are equal
-                found += [(k, low, high) for low, high in pairwise(at)]
-        if not found or len(found) + X.shape[1] > WIDEST:
+        for k in several if count > 1 else ():
+            values, steps = X[:, k].astype(np.float64), np.linspace(0, 1, count + 1)
+            at = _apart(np.quantile(values, steps))
+            at = at if len(at) > 3 else _apart(np.quantile(np.unique(values), steps))  # most values are equal
+            found += [(k, low, high) for low, high in pairwise(at)]
+        if not found:
             return None
         column, begin, end = (np.array(each) for each in zip(*found, strict=True))
         raw = cls(X.shape[1], column, begin, end, np.zeros(len(column)), np.ones(len(column)))
@@ -69,6 +73,15 @@ class Embedding:
     def inputs(self, X: Array) -> Array:
         """Return the inputs of a net behind the embedding."""
         return np.concatenate((X, ((self._ramps(X) - self.mean) / self.scale).astype(X.dtype)), axis=1)
+
+
+def _apart(at: FloatArray) -> FloatArray:
+    """Return ascending quantiles without those that are too close to the one before."""
+    kept = [float(at[0])]
+    for value in at[1:].tolist():
+        if value - kept[-1] > max(NARROWEST * max(abs(value), abs(kept[-1])), 1e-30):
+            kept.append(value)
+    return np.array(kept)
 
 
 def check_awake(activations: Iterable[str]) -> None:

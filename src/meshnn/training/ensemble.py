@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from statistics import harmonic_mean
 
 from meshnn.arguments import whole_number
 from meshnn.mesh import Mesh
@@ -48,15 +49,17 @@ class Ensemble:
         """The numbers of the members that are not left out."""
         if (losses := self._losses) is None:
             return list(range(self.n_members))
-        # the log-likelihood of errors that are normally distributed is -log(error variance) / 2
-        costs = losses if self.samples.loss.classifies else [0.5 * math.log(loss) for loss in losses]
+        # the log-likelihood of errors that are normally distributed is -log(error variance) / 2 per output
+        half = 0.5 * self.trainers[0].mesh.topology.n_outputs
+        costs = losses if self.samples.loss.likelihood else [half * math.log(loss) for loss in losses]
         kept = [k for k, cost in enumerate(costs) if (cost - min(costs)) * self.samples.count <= BEHIND]
         return sorted(sorted(kept, key=costs.__getitem__)[: self.n_members])
 
     @property
     def begun(self) -> list[int]:
-        """The numbers of the members that are trained or in training."""
-        return [k for k in self.kept if len(self.trainers[k].history) or k == self.number] or [self.number]
+        """The numbers of the members that make up the model: those that are trained, or else the current one."""
+        trained = [k for k in self.kept if self.trainers[k].finished and not (self._stopped and k == self.number)]
+        return trained or [self.number]
 
     @property
     def history(self) -> History:
@@ -69,19 +72,24 @@ class Ensemble:
         return row._replace(restart=row.restart + member * self.settings.n_restarts, seconds=row.seconds + before)
 
     def nets(self) -> list[Mesh]:
-        """Return copies of the members that have begun, with their best weights so far."""
+        """Return copies of the members of the model, with their best weights so far."""
         trainers = [self.trainers[k] for k in self.begun]
         return [each.mesh.with_parameters(each.best.parameters) for each in trainers]
 
     def shares(self) -> list[float]:
-        """Return the weight of each member that has begun in the mean: the inverse of its held-out loss."""
+        """Return the weight of each member of the model: the inverse of its held-out loss."""
         losses = self._losses
         inverse = [1.0 if losses is None else 1.0 / losses[k] for k in self.begun]
         return [each / sum(inverse) for each in inverse]
 
+    def held_out_loss(self) -> float:
+        """Return the weighted mean of the held-out losses of the members, or NaN if some did not search."""
+        losses = self._losses
+        return math.nan if losses is None else harmonic_mean([losses[k] for k in self.begun])
+
     def rows(self) -> Iterator[HistoryRow]:
         """Train and yield the rows; at the end, the members have their best weights."""
-        if len(self.trainers) > 1:
+        if len(self.trainers) > 1 and self.settings.max_seconds is None:
             for each in self.trainers:
                 each.search()
         for k in self.kept:
@@ -143,8 +151,11 @@ class Ensemble:
     def choice(self) -> Choice:
         """The solver of the first member, with the reasons of all."""
         reasons = [each.choice.reason for each in self.trainers]
-        for k in set(range(len(self.trainers))) - set(self.kept):
-            reasons[k] += ", not trained: its held-out loss is too large"
+        for k in range(len(self.trainers)):
+            if k not in self.kept:
+                reasons[k] += ", not trained: its held-out loss is too large"
+            elif self._stopped and k not in self.begun:
+                reasons[k] += ", not part of the model: training was stopped"
         numbered = [f"net {k + 1}: {reason}" for k, reason in enumerate(reasons)]
         return Choice(self._first.choice.solver, reasons[0] if len(reasons) == 1 else "; ".join(numbered))
 

@@ -16,7 +16,7 @@ treated as known. This needs one matrix per output, over the weights of its inco
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ from meshnn.training.samples import InMemorySamples, Samples
 
 #: Maximum number of live parameters for the full approximation: the triangle takes 4 MB in a file.
 LIMIT = 1000
+#: Maximum number of multiply-adds for the matrices, about 0.5 s.
+WORK = 4e9
 #: The outputs that share a matrix, and the parameters of the matrix.
 Group = tuple[slice, IntArray]
 
@@ -58,14 +60,14 @@ class Laplace:
     def of(cls, mesh: Mesh, samples: InMemorySamples, penalties: FloatArray, second_order: bool = True) -> Laplace:
         """Compute the approximation at the weights of a mesh, with one penalty per live parameter.
 
-        All weights are included if their matrix is small, and if computing it is cheap (at most 4e9 multiply-adds,
-        about 0.5 s) or comparable with an iteration of the solver (`second_order`).
+        All weights are included if their matrix is small, and if computing it is cheap or comparable with an iteration
+        of the solver (`second_order`). Otherwise only the weights into outputs are, with as many samples as are cheap.
         """
         from threadpoolctl import threadpool_limits
 
         live = len(mesh.live_parameters())
         work = float(live) ** 2 * samples.count * mesh.topology.n_outputs
-        last_layer = live > LIMIT or not (second_order or work <= 4e9)
+        last_layer = live > LIMIT or not (second_order or work <= WORK)
         with threadpool_limits(1, "blas"):  # the number of threads would change the order of sums
             return cls._of(mesh, samples, penalties, last_layer)
 
@@ -77,7 +79,12 @@ class Laplace:
             raise MeshError(f"the outputs have {edges} incoming edges, too many; use fewer inputs or outputs")
         penalty = np.zeros(mesh.n_parameters)
         penalty[mesh.live_parameters()] = penalties
-        share, n = samples.targets.share.astype(np.float64), samples.total_weight
+        n, work = samples.total_weight, float(samples.count) * sum(len(own) ** 2 for _, own in groups)
+        if last_layer and work > WORK:
+            count = max(int(samples.count * WORK / work), 1)
+            samples = samples.subset(np.arange(count) * samples.count // count)
+        share = samples.targets.share.astype(np.float64)
+        share /= share.sum()
         totals = [np.zeros((len(own), len(own))) for _, own in groups]
         for rows, J in _jacobians(mesh, samples.X, groups):
             for total, each in zip(totals, J, strict=True):
@@ -93,6 +100,16 @@ class Laplace:
         errors = mesh.forward(samples.inputs).astype(np.float64) - samples.targets.values
         noise = n * (share[:, 0] @ errors**2) / np.maximum(n - known, 1.0)
         return cls([root / np.sqrt(n) for root in roots], noise, last_layer)
+
+    def towards(self, error: float) -> Laplace:
+        """Return the approximation with the geometric mean of the noise and a larger held-out error.
+
+        The noise of training samples is too small, because hidden neurons fit a part of it and their weights are not
+        counted. The mean squared error of held-out samples (summed over the outputs) is too large, because it is that
+        of nets trained on fewer samples. NaN changes nothing.
+        """
+        ratio = error / float(self.noise.sum())
+        return replace(self, noise=self.noise * ratio**0.5) if ratio > 1 else self
 
     def variance(self, mesh: Mesh, X: Array) -> FloatArray:
         """Return the predictive variances (batch, n_outputs), including the noise."""
