@@ -272,6 +272,13 @@ def test_options_that_do_not_fit_are_refused(options, message):
         MeshClassifier(**{"hidden": 4} | options).fit(*load_iris(return_X_y=True))
 
 
+def test_an_embedding_without_columns_for_ramps_is_reported():
+    X = np.random.default_rng(0).integers(0, 2, (120, 3))
+    with pytest.warns(UserWarning, match="no column has ramps"):
+        model = MeshClassifier(embedding=3, max_epochs=1, l2=0.01).fit(X, X[:, 0])
+    assert "hardtanh" not in model.mesh_.activations
+
+
 def test_sequences_and_large_data_are_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(MeshError, match="rows in memory"):

@@ -25,7 +25,7 @@ from meshnn.errors import DataError, MeshError, warn
 from meshnn.estimators.builder import NetBuilder, same
 from meshnn.estimators.continuing import attach_checkpoint, describe_run, interrupted, warm_start_settings
 from meshnn.estimators.data import ArrayData, OutOfCoreData, is_out_of_core, open_data
-from meshnn.estimators.embedding import Embedding, check_awake, ramps_of
+from meshnn.estimators.embedding import WIDEST, Embedding, check_awake, ramps_of
 from meshnn.estimators.outputs import Outputs
 from meshnn.estimators.params import Parameters, SklearnCallbacks, with_callbacks
 from meshnn.estimators.preprocessing import Preprocessing, whole
@@ -256,29 +256,27 @@ class BaseMesh(Parameters, Outputs):
 
         By default there are two members, unless a parameter describes the net or its edges, or nothing has ramps.
         """
-        inputs, described = data.scaled_rows(learned), self.mesh is not None or self.structure is not None
+        rows, described = data.in_memory_rows, self.mesh is not None or self.structure is not None
         own = (same(self.hidden, "auto"), same(self.activation, "auto"), self.ticks is None, self.l1 == 0.0)
-        usual = all(own) and not described and learned.front is None and inputs is not None and len(inputs) >= FEWEST
-        automatic = same(self.n_members, "auto")
+        usual = all(own) and rows and not described and learned.front is None and data.n_samples >= FEWEST
+        usual = usual and learned.width < WIDEST
+        automatic, chosen = same(self.n_members, "auto"), same(self.embedding, "auto")
         count = 1 + usual if automatic else whole_number("n_members", self.n_members)
-        if same(self.embedding, "auto"):
-            wanted = usual and (count > 1 or same(self.l2, "auto"))
-            ramps = ramps_of(*inputs.shape) if wanted and inputs is not None else None
+        if chosen:
+            ramps = ramps_of(data.n_samples, learned.width) if usual and (count > 1 or same(self.l2, "auto")) else None
         else:
             ramps = None if self.embedding is None else whole_number("embedding", self.embedding)
-        if (count > 1 or ramps is not None) and (described or inputs is None):
-            what = "rows in memory" if inputs is None else "a graph of their own; leave out mesh and structure"
+        if (count > 1 or ramps is not None) and (described or not rows):
+            what = "a graph of their own; leave out mesh and structure" if rows else "rows in memory"
             raise MeshError(f"embedding and n_members need {what}, or set embedding=None and n_members=1")
-        embedding = None if ramps is None or inputs is None else Embedding.learn(inputs, ramps)
+        embedding = None if ramps is None else Embedding.learn(data.scaled_rows(learned), ramps)
+        if embedding is None and ramps is not None and not chosen:
+            warn("no column has ramps: all have at most two values, or there are too many columns")
         if embedding is None and automatic:
             return [learned.front], 1
-        if embedding is None and ramps is not None and not same(self.embedding, "auto"):
-            warn("no column has ramps: all have at most two values, or there are too many columns")
         limited = any(isinstance(each, TimeLimit) for each in as_callbacks(self.callbacks))
-        race = count == 1 and embedding is not None and same(self.embedding, "auto") and not limited
-        if count == 1 and not race:
-            plain = embedding is None or same(self.embedding, "auto")
-            return [learned.front if plain else embedding], 1
+        if count == 1 and (embedding is None or not chosen or limited):
+            return [learned.front if embedding is None or chosen else embedding], 1
         return [embedding if k % 2 else None for k in range(max(count, 2))], count
 
     def _build(

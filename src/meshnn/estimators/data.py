@@ -86,10 +86,15 @@ class ArrayData:
         rotate = rotate and self.longest == 0 and model.embedding in (None, "auto") and model.n_members in (1, "auto")
         return self.preprocessing.scaled(self.samples, model._loss, model.standardize, activation, rotate)
 
-    def scaled_rows(self, learned: Preprocessing) -> Array | None:
-        """Return the scaled rows of positive weight; None for sequences."""
+    @property
+    def in_memory_rows(self) -> bool:
+        """Whether the samples are rows in memory, not sequences."""
+        return self.longest == 0
+
+    def scaled_rows(self, learned: Preprocessing) -> Array:
+        """Return the scaled rows of positive weight."""
         X, weight = self.samples.X, self.samples.weight
-        return None if self.longest else learned.scaling.inputs(X if weight is None else X[weight > 0])
+        return learned.scaling.inputs(X if weight is None else X[weight > 0])
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
         """Return the training samples and the hold-out set."""
@@ -106,6 +111,7 @@ class OutOfCoreData:
     """Out-of-core rows: on disk, in blocks or on other machines."""
 
     longest = 0
+    in_memory_rows = False
     target_shape: tuple[int, ...]  # of one sample
     held_out: RowBlock | None = None  # passed by the user, in memory
     _class_index: Array | None = None
@@ -161,9 +167,9 @@ class OutOfCoreData:
             scaling = replace(scaling, x_mean=mean, x_scale=spread, x_constant=constant)
         return replace(self.preprocessing, scaling=scaling)
 
-    def scaled_rows(self, learned: Preprocessing) -> None:
-        """Return None: the rows are not in memory."""
-        return
+    def scaled_rows(self, learned: Preprocessing) -> Array:
+        """Raise an error: the rows are not in memory."""
+        raise NotImplementedError
 
     def datasets(self, mesh: Mesh, preprocessing: Preprocessing) -> tuple[Samples, Samples | None]:
         """Return the training rows and the hold-out set."""
