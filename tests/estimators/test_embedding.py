@@ -11,7 +11,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 import meshnn
 from meshnn import Mesh, MeshClassifier, MeshError, MeshRegressor, MeshSequenceClassifier, Topology
 from meshnn.errors import TrainingInterrupted
-from meshnn.estimators.embedding import Embedding, combined
+from meshnn.estimators.embedding import Embedding
+from meshnn.estimators.merging import merged
 from meshnn.export import CNet
 from meshnn.training import Adam, Checkpoint, TimeLimit, ensemble, trainer
 from meshnn.training.search import SearchResult
@@ -70,19 +71,19 @@ def test_one_mesh_equals_the_mean_of_nets_behind_embeddings(ticks, which):
     X, new = rng.normal(size=(60, 4)), 3 * rng.normal(size=(50, 4))
     embedding = Embedding.learn(X, 3)
     kinds = {"embedded": [1], "plain and embedded": [0, 1], "plain": [0, 0], "four": [1, 0, 1, 0]}[which]
-    nets, fronts, total = [], [], 0.0
+    nets, transforms, total = [], [], 0.0
     for k, embedded in enumerate(kinds):
-        front = embedding if embedded else None
+        transform = embedding if embedded else None
         width = embedding.width if embedded else 4
         graph = Topology.mesh(width, 3 + k, 2, density=0.7, self_loops=True, random_state=k)
         net = Mesh(graph, ticks, ["relu", "elu", "tanh", "sin", "leaky_relu", "relu"][: 3 + k], dtype="float64",
                    random_state=k)  # fmt: skip
         net.weights = rng.normal(size=graph.n_edges)
-        total = total + (k + 1) * net.forward(new if front is None else front.inputs(new))
+        total = total + (k + 1) * net.forward(new if transform is None else transform.inputs(new))
         nets.append(net)
-        fronts.append(front)
+        transforms.append(transform)
     shares = np.arange(1.0, 1 + len(kinds)) / np.arange(1, 1 + len(kinds)).sum()
-    whole = combined(nets, fronts, shares)
+    whole = merged(nets, transforms, shares)
     assert whole.topology.n_inputs == 4
     np.testing.assert_allclose(whole.forward(new), total / np.arange(1, 1 + len(kinds)).sum(), rtol=1e-9, atol=1e-9)
 

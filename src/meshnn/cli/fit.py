@@ -181,6 +181,8 @@ def fit(
     output.refuse({
         f"--out and --checkpoint name the same file, {out}": checkpoint and checkpoint.resolve() == out.resolve(),
         "--mesh defines the number of hidden neurons; leave --hidden out": mesh and hidden is not None,
+        "--members: --mesh, --edges and --grow train one network; leave --members out":
+        (members or 1) > 1 and (mesh or edges or grow),
         "--grow builds its own network; leave --mesh out": mesh and grow,
         "--n-restarts: --edges and --grow allow one initialisation only; leave --n-restarts out":
         n_restarts > 1 and (edges or grow),

@@ -19,33 +19,29 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from meshnn import storage
-from meshnn.arguments import real_number, switch, whole_number
+from meshnn.arguments import real_number, switch
 from meshnn.arrays import Array, FloatArray
 from meshnn.errors import DataError, MeshError, warn
-from meshnn.estimators.builder import NetBuilder, same
+from meshnn.estimators.builder import NetBuilder
 from meshnn.estimators.continuing import attach_checkpoint, describe_run, interrupted, warm_start_settings
 from meshnn.estimators.data import ArrayData, OutOfCoreData, is_out_of_core, open_data
-from meshnn.estimators.embedding import WIDEST, Embedding, check_awake, ramps_of
+from meshnn.estimators.derived import set_derived_attributes
+from meshnn.estimators.members import choose_members
+from meshnn.estimators.merging import Transform, check_activations, merged
 from meshnn.estimators.outputs import Outputs
 from meshnn.estimators.params import Parameters, SklearnCallbacks, with_callbacks
-from meshnn.estimators.preprocessing import Preprocessing, whole
+from meshnn.estimators.preprocessing import Preprocessing
 from meshnn.estimators.scaling import Rotation
 from meshnn.mesh import Mesh
 from meshnn.storage import Tree
 from meshnn.tables.sources import RowBlock
 from meshnn.topology import Topology
 from meshnn.training import History, HistoryRow, Settings, Trainer
-from meshnn.training.callbacks import Callback, Checkpoint, TimeLimit, as_callbacks
+from meshnn.training.callbacks import Callback, Checkpoint
 from meshnn.training.ensemble import Ensemble
-from meshnn.training.laplace import Laplace, affordable
 from meshnn.training.reporting import reporter
-from meshnn.training.samples import InMemorySamples
-from meshnn.training.sensitivity import importances
 from meshnn.training.signals import heard_interrupts, sigterm_interrupts
 from meshnn.training.solvers import Choice
-
-#: Minimum number of rows for ramps by default.
-FEWEST = 100
 
 
 class BaseMesh(Parameters, Outputs):
@@ -71,7 +67,7 @@ class BaseMesh(Parameters, Outputs):
     _laplace: Any  # of a regressor: the uncertainty of the weights, or the reason why it is not available
     _l2_searched: bool  # whether the penalty was found by a search instead of given
     _solver_state: Tree | None  # the state from which partial_fit or a warm start continues
-    _fronts: list[Any]  # during a fit: the conversion of the inputs of each member of the ensemble
+    _transforms: list[Transform]  # during a fit: of each member of the ensemble
     _stream_seed: int
     _stream_weight = 0.0  # total sample weight behind the scaling of a stream; 0: `fit` set the scaling, which is fixed
     _start_fingerprint: str  # fingerprint of the initial weights of an unfinished run with a checkpoint
@@ -213,34 +209,34 @@ class BaseMesh(Parameters, Outputs):
             data.hold_out(fraction, seeds[0])
         memory: tuple[str, Tree | None] = ("", None)
         builder = self._builder_type(self, self._loss, settings, data.longest)
-        self._fronts, n_members, trainers = [None], 1, list[Trainer]()
+        self._transforms, n_members, trainers = [None], 1, list[Trainer]()
         if warm:
             self._continue(builder, data.preprocessing.width, data.n_outputs)
             choice, settings, memory = warm_start_settings(self, settings, data.n_samples)
         else:
             builder.resolve(data.preprocessing.width, data.n_outputs)
             learned = data.learn(builder.output_activation)
-            if checkpoint is not None and resumed is not None and isinstance(learned.front, Rotation):
+            if checkpoint is not None and resumed is not None and isinstance(learned.transform, Rotation):
                 read = partial(Rotation.from_tree, n_inputs=learned.width)
-                learned = replace(learned, front=checkpoint.restore(resumed, read))
-            self._fronts, n_members = self._members(data, learned)
-            settings = settings.shared(len(self._fronts))
+                learned = replace(learned, transform=checkpoint.restore(resumed, read))
+            self._transforms, n_members = choose_members(self, data, learned)
+            settings = settings.shared(len(self._transforms))
             self.__dict__.pop("target_", None)
-        for k, front in enumerate(self._fronts):
+        for k, transform in enumerate(self._transforms):
             if not warm:
-                learned = replace(learned, front=front)
+                learned = replace(learned, transform=transform)
                 choice = self._build(builder, learned, data.n_samples, data.n_outputs, seeds[1] + k)
-            if any(isinstance(each, Embedding) for each in self._fronts):
-                check_awake(self.mesh_.activations)
             training, validation = data.datasets(self.mesh_, self.preprocessing_)
             trainers.append(Trainer(
                 self.mesh_, training, settings, validation, seeds[2], self.structure, choice,
                 self._scorer(data.held_out), memory, builder.start,
             ))  # fmt: skip  # the same seed: searches hold out the same samples
 
+        check_activations([each.mesh for each in trainers], self._transforms)
+
         def on_member(k: int) -> None:
             self.mesh_ = trainers[k].mesh
-            self.preprocessing_ = replace(self.preprocessing_, front=self._fronts[k])
+            self.preprocessing_ = replace(self.preprocessing_, transform=self._transforms[k])
 
         trainer = Ensemble(trainers, n_members, on_member)
         on_member(0)
@@ -249,42 +245,12 @@ class BaseMesh(Parameters, Outputs):
             attach_checkpoint(self, trainer, checkpoint, run, resumed, seed)
         return trainer
 
-    def _members(
-        self, data: ArrayData | OutOfCoreData, learned: Preprocessing
-    ) -> tuple[list[Rotation | Embedding | None], int]:
-        """Return the conversion of the inputs of each candidate, every second one with ramps, and the number to train.
-
-        By default there are two members, unless a parameter describes the net or its edges, or nothing has ramps.
-        """
-        rows, described = data.in_memory_rows, self.mesh is not None or self.structure is not None
-        own = (same(self.hidden, "auto"), same(self.activation, "auto"), self.ticks is None, self.l1 == 0.0)
-        usual = all(own) and rows and not described and learned.front is None and data.n_samples >= FEWEST
-        usual = usual and learned.width < WIDEST
-        automatic, chosen = same(self.n_members, "auto"), same(self.embedding, "auto")
-        count = 1 + usual if automatic else whole_number("n_members", self.n_members)
-        if chosen:
-            ramps = ramps_of(data.n_samples, learned.width) if usual and (count > 1 or same(self.l2, "auto")) else None
-        else:
-            ramps = None if self.embedding is None else whole_number("embedding", self.embedding)
-        if (count > 1 or ramps is not None) and (described or not rows):
-            what = "a graph of their own; leave out mesh and structure" if rows else "rows in memory"
-            raise MeshError(f"embedding and n_members need {what}, or set embedding=None and n_members=1")
-        embedding = None if ramps is None else Embedding.learn(data.scaled_rows(learned), ramps)
-        if embedding is None and ramps is not None and not chosen:
-            warn("no column has ramps: all have at most two values, or there are too many columns")
-        if embedding is None and automatic:
-            return [learned.front], 1
-        limited = any(isinstance(each, TimeLimit) for each in as_callbacks(self.callbacks))
-        if count == 1 and (embedding is None or not chosen or limited):
-            return [learned.front if embedding is None or chosen else embedding], 1
-        return [embedding if k % 2 else None for k in range(max(count, 2))], count
-
     def _build(
         self, builder: NetBuilder, preprocessing: Preprocessing, n_samples: int, n_outputs: int, seed: int,
         stream: bool = False,
     ) -> Choice:  # fmt: skip
         """Build a new net and return the solver for it."""
-        n_inputs = preprocessing.width if preprocessing.front is None else preprocessing.front.width
+        n_inputs = preprocessing.width if preprocessing.transform is None else preprocessing.transform.width
         self.loss_, self._built, self._prototype = self._loss.name, builder.identity(), builder.prototype
         self.mesh_, choice = builder.build(n_samples, n_inputs, n_outputs, seed, stream)
         self.preprocessing_ = replace(preprocessing, reading=builder.reading)
@@ -321,7 +287,7 @@ class BaseMesh(Parameters, Outputs):
                     if stopping and not trainer.finished:
                         trainer.stop(stopping[0].reason, to_go_on=True)
                     check()
-            self._finalize(trainer)
+            set_derived_attributes(self, trainer)
             for callback in callbacks:
                 callback.on_fit_end()
             if not trainer.goes_on:
@@ -337,20 +303,20 @@ class BaseMesh(Parameters, Outputs):
             raise
         finally:
             self._sync_fitted_attributes(trainer)
-            if self._fronts != [None]:
-                self.mesh_ = self._whole(trainer)
-                self.preprocessing_ = replace(self.preprocessing_, front=None)
-            self._fronts = [None]
+            if self._transforms != [None]:
+                self.mesh_ = self._merged(trainer)
+                self.preprocessing_ = replace(self.preprocessing_, transform=None)
+            self._transforms = [None]
 
-    def _whole(self, trainer: Ensemble) -> Mesh:
+    def _merged(self, trainer: Ensemble) -> Mesh:
         """Return one mesh on scaled features, equivalent to all members with their best weights so far."""
-        return whole(trainer.nets(), [self._fronts[k] for k in trainer.begun], trainer.shares())
+        return merged(trainer.nets(), [self._transforms[k] for k in trainer.used], trainer.shares())
 
     def _sync_fitted_attributes(self, trainer: Ensemble) -> None:
         """Set the fitted attributes to the current state of training."""
         best = trainer.best
         # the memory of a member does not fit the net that is kept
-        self._solver_state = best.memory if self._fronts == [None] else None
+        self._solver_state = best.memory if self._transforms == [None] else None
         self._l2_searched = isinstance(self.l2, str)
         self.solver_, self.solver_reason_ = trainer.choice.solver.name, trainer.choice.reason
         self.history_, self.l2_, self.best_restart_ = trainer.history, best.l2, best.restart
@@ -360,35 +326,6 @@ class BaseMesh(Parameters, Outputs):
         """Remove the attributes that were derived from earlier weights."""
         self.__dict__.pop("feature_importances_", None)
         self._laplace, self._ranges = reason, None
-
-    def _finalize(self, trainer: Ensemble) -> None:
-        """Compute the attributes that need the samples: importances and the uncertainty of the weights."""
-        mesh, samples, penalties = self.mesh_, trainer.samples, trainer.best.penalties
-        rotation = self._fronts[0] if isinstance(self._fronts[0], Rotation) else None
-        if self.preprocessing_.reading is not None:
-            self._laplace = "it is not available for sequences"
-            return
-        if any(isinstance(front, Embedding) for front in self._fronts) or len(self._fronts) > 1:
-            mesh = self._whole(trainer)
-            assert isinstance(samples, InMemorySamples)
-            samples = samples.first_inputs(mesh.topology.n_inputs, mesh.dtype)
-            # weights into outputs are those of the members divided by their number
-            penalties = np.full(len(mesh.live_parameters()), penalties.mean() * len(trainer.begun) ** 2)
-        try:
-            shares = importances(mesh, samples, None if rotation is None else rotation.axes)
-            if shares is not None:
-                self.feature_importances_ = self.preprocessing_.by_column(shares)
-            if self._loss.classifies:
-                return
-            refused = affordable(mesh, samples) if rotation is None else "there are more columns than rows"
-            if refused or not isinstance(samples, InMemorySamples):
-                self._laplace = refused
-                return
-            second_order = trainer.choice.solver.needs_float64 and mesh is self.mesh_
-            found = Laplace.of(mesh, samples, penalties, second_order)
-            self._laplace = found if mesh is self.mesh_ else found.towards(2.0 * trainer.held_out_loss())
-        except MeshError as error:  # the net itself is fitted
-            self._laplace = str(error)
 
     def _features(self, X: Any) -> Any:
         if "mesh_" not in self.__dict__:

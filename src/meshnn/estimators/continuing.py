@@ -93,10 +93,10 @@ def attach_checkpoint(
     def tree() -> Tree:
         model._sync_fitted_attributes(trainer)
         state = trainer.state()
-        if isinstance(model.preprocessing_.front, Rotation):
-            state["axes"] = model.preprocessing_.front.axes
+        if isinstance(model.preprocessing_.transform, Rotation):
+            state["axes"] = model.preprocessing_.transform.axes
         training = {"seed": seed, "run": run, "state": state}
-        return to_tree(model, model._whole(trainer)) | {"training": training}
+        return to_tree(model, model._merged(trainer)) | {"training": training}
 
     if resumed is not None:
         checkpoint.restore(resumed, trainer.restore)

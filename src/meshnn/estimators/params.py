@@ -154,4 +154,4 @@ class SklearnCallbacks(Callback):
         """Return a copy of the attributes that prediction needs; training goes on with the original mesh."""
         preprocessing = self._model.preprocessing_
         mesh = deepcopy(preprocessing.original(self._model.mesh_))
-        return {"mesh_": mesh, "preprocessing_": replace(preprocessing, front=None)}
+        return {"mesh_": mesh, "preprocessing_": replace(preprocessing, transform=None)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -12,7 +12,7 @@ from meshnn.arguments import switch, whole_number
 from meshnn.arrays import Array
 from meshnn.checks import all_finite
 from meshnn.errors import DataError, FileError, warn
-from meshnn.estimators.embedding import Embedding, combined
+from meshnn.estimators.merging import Transform, merged
 from meshnn.estimators.scaling import Rotation, Scaling, is_sparse, row_blocks
 from meshnn.export.blueprint import Blueprint, SequenceTiming, input_columns
 from meshnn.losses import Loss
@@ -46,7 +46,7 @@ class Preprocessing:
     names: tuple[str, ...] | None = None  # column names, if all columns have one
     encoder: Encoder | None = None  # for DataFrames and for tables of the command line
     scaling: Scaling = Scaling(*[np.zeros(0)] * 4)  # noqa: RUF009  # immutable; empty before fitting
-    front: Rotation | Embedding | None = None  # further conversion of the inputs, only during training
+    transform: Transform = None  # of the scaled features, only during training
     reading: SequenceTiming | None = None  # for sequences: when outputs are read
 
     kind: ClassVar[str] = ""  # prefix of the kind of model in a file
@@ -81,7 +81,7 @@ class Preprocessing:
         X = samples.X if samples.weight is None else samples.X[samples.weight > 0]
         if not rotate or X.shape[1] <= max(X.shape[0], 100):
             return found
-        return replace(found, front=Rotation.of(found.scaling.inputs(X)))
+        return replace(found, transform=Rotation.of(found.scaling.inputs(X)))
 
     def features(self, X: Any, model: str) -> Any:
         """Return checked features of rows for prediction or for further training."""
@@ -133,11 +133,11 @@ class Preprocessing:
     def inputs(self, features: Any, dtype: Any = np.float64) -> Array:
         """Return the inputs of the net."""
         found = self.scaling.inputs(features, dtype)
-        return found if self.front is None else self.front.inputs(found)
+        return found if self.transform is None else self.transform.inputs(found)
 
     def original(self, mesh: Mesh) -> Mesh:
         """Return the mesh, or during training on converted inputs the equivalent one that takes scaled features."""
-        return whole([mesh], [self.front], [1.0])
+        return merged([mesh], [self.transform], [1.0])
 
     def dataset(self, mesh: Mesh, samples: RowBlock, loss: Loss) -> InMemorySamples:
         """Return the samples in the form of the trainer."""
@@ -186,13 +186,6 @@ class Preprocessing:
             if sorted(columns) != sorted(names) or len(names) != found.n_features:
                 raise FileError("the columns of its encoder do not match the columns of its training table")
         return replace(found, scaling=Scaling.from_tree(tree["scaling"], sizes))
-
-
-def whole(nets: Sequence[Mesh], fronts: Sequence[Rotation | Embedding | None], shares: Sequence[float]) -> Mesh:
-    """Return the mesh on scaled features with the weighted mean of the outputs of nets behind these conversions."""
-    if isinstance(fronts[0], Rotation):
-        return fronts[0].undone(nets[0])
-    return combined(nets, [front if isinstance(front, Embedding) else None for front in fronts], shares)
 
 
 def _numbers(X: Any, model: str) -> Any:

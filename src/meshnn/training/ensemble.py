@@ -32,6 +32,7 @@ class Ensemble:
     def __init__(self, trainers: list[Trainer], n_members: int, on_member: Callable[[int], None]) -> None:
         self.trainers, self.n_members, self.on_member = trainers, n_members, on_member
         self.number, self._stopped = 0, False
+        self._cut: int | None = None  # the member that was stopped before its end
 
     @property
     def current(self) -> Trainer:
@@ -56,9 +57,9 @@ class Ensemble:
         return sorted(sorted(kept, key=costs.__getitem__)[: self.n_members])
 
     @property
-    def begun(self) -> list[int]:
+    def used(self) -> list[int]:
         """The numbers of the members that make up the model: those that are trained, or else the current one."""
-        trained = [k for k in self.kept if self.trainers[k].finished and not (self._stopped and k == self.number)]
+        trained = [k for k in self.kept if self.trainers[k].finished and k != self._cut]
         return trained or [self.number]
 
     @property
@@ -73,19 +74,19 @@ class Ensemble:
 
     def nets(self) -> list[Mesh]:
         """Return copies of the members of the model, with their best weights so far."""
-        trainers = [self.trainers[k] for k in self.begun]
+        trainers = [self.trainers[k] for k in self.used]
         return [each.mesh.with_parameters(each.best.parameters) for each in trainers]
 
     def shares(self) -> list[float]:
         """Return the weight of each member of the model: the inverse of its held-out loss."""
         losses = self._losses
-        inverse = [1.0 if losses is None else 1.0 / losses[k] for k in self.begun]
+        inverse = [1.0 if losses is None else 1.0 / losses[k] for k in self.used]
         return [each / sum(inverse) for each in inverse]
 
     def held_out_loss(self) -> float:
         """Return the weighted mean of the held-out losses of the members, or NaN if some did not search."""
         losses = self._losses
-        return math.nan if losses is None else harmonic_mean([losses[k] for k in self.begun])
+        return math.nan if losses is None else harmonic_mean([losses[k] for k in self.used])
 
     def rows(self) -> Iterator[HistoryRow]:
         """Train and yield the rows; at the end, the members have their best weights."""
@@ -101,7 +102,7 @@ class Ensemble:
 
     def stop(self, reason: str, to_go_on: bool = False) -> None:
         """End training; members that have not begun are left out."""
-        self._stopped = True
+        self._stopped, self._cut = True, None if self.current.finished else self.number
         self.current.stop(reason, to_go_on)
 
     @property
@@ -128,7 +129,7 @@ class Ensemble:
 
     def fall_at_end(self) -> float:
         """Return the largest decrease of the loss per epoch at the end of a member that ran out of epochs, else 0."""
-        return max(self.trainers[k].fall_at_end() for k in self.begun)
+        return max(self.trainers[k].fall_at_end() for k in self.used)
 
     def pulse_to(self, pulse: Callable[[int], None]) -> None:
         """Call a function with the number of samples done during long epochs."""
@@ -139,13 +140,13 @@ class Ensemble:
 
     @property
     def _first(self) -> Trainer:
-        return self.trainers[self.begun[0]]
+        return self.trainers[self.used[0]]
 
     @property
     def best(self) -> StartResult:
         """The best start of the first member."""
         found = self._first.best
-        return replace(found, restart=found.restart + self.begun[0] * self.settings.n_restarts)
+        return replace(found, restart=found.restart + self.used[0] * self.settings.n_restarts)
 
     @property
     def choice(self) -> Choice:
@@ -154,7 +155,7 @@ class Ensemble:
         for k in range(len(self.trainers)):
             if k not in self.kept:
                 reasons[k] += ", not trained: its held-out loss is too large"
-            elif self._stopped and k not in self.begun:
+            elif self._stopped and k not in self.used:
                 reasons[k] += ", not part of the model: training was stopped"
         numbered = [f"net {k + 1}: {reason}" for k, reason in enumerate(reasons)]
         return Choice(self._first.choice.solver, reasons[0] if len(reasons) == 1 else "; ".join(numbered))
