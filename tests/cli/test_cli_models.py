@@ -205,6 +205,18 @@ def test_ctrl_c_keeps_the_model_and_a_checkpoint_resumes(tables, tmp_path, numbe
     assert any("max_epochs was 60" in note for note in longer["notes"])
 
 
+def test_the_number_of_members(tables, tmp_path):
+    fit = ("fit", tables / "iris.csv", "--target", "species", "--max-epochs", "3", "--l2", "0.01", "--json")
+    edges = []
+    for count in ("1", "3"):
+        done = meshnn(*fit, "--members", count, "--out", tmp_path / "m.mesh")
+        assert done.returncode == 0, done.stderr
+        edges.append(json.loads(done.stdout)["edges"])
+        assert library.load(tmp_path / "m.mesh").n_members == int(count)
+    assert edges[1] > 2 * edges[0]
+    assert "--edges and --grow train one network" in refused(*fit, "--members", "2", "--edges", "50")
+
+
 @pytest.mark.slow
 def test_a_budget_of_edges_and_growth(tables, tmp_path, iris_model):
     arguments = ("fit", tables / "iris.csv", "--target", "species", "--json", "--seed", "1", "--max-epochs", "60")

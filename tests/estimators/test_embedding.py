@@ -84,6 +84,7 @@ def test_one_mesh_equals_the_mean_of_nets_behind_embeddings(ticks, which):
         transforms.append(transform)
     shares = np.arange(1.0, 1 + len(kinds)) / np.arange(1, 1 + len(kinds)).sum()
     whole = merged(nets, transforms, shares)
+    assert not whole.dead_edges().any()
     assert whole.topology.n_inputs == 4
     np.testing.assert_allclose(whole.forward(new), total / np.arange(1, 1 + len(kinds)).sum(), rtol=1e-9, atol=1e-9)
 
@@ -180,6 +181,18 @@ def test_a_member_that_was_stopped_is_left_out():
     single = MeshClassifier(**options | {"n_members": 1, "embedding": None}).fit(X, y)
     np.testing.assert_array_equal(stopped.predict_proba(X), single.predict_proba(X))
     assert "not part of the model" in stopped.solver_reason_
+
+
+def test_a_member_that_ended_before_the_stop_is_kept():
+    X, y = load_iris(return_X_y=True)
+    options = BOTH | {"max_epochs": 4, "tol": 0, "l2": 0.01}
+    last = MeshClassifier(**options, callbacks=lambda row, mesh: (row.restart, row.epoch) == (0, 4)).fit(X, y)
+    assert last.history_["restart"].tolist() == [0] * 4
+    single = MeshClassifier(**options | {"n_members": 1, "embedding": None}).fit(X, y)
+    np.testing.assert_array_equal(last.predict_proba(X), single.predict_proba(X))
+    three = options | {"n_members": 3}
+    second = MeshClassifier(**three, callbacks=lambda row, mesh: (row.restart, row.epoch) == (1, 4)).fit(X, y)
+    np.testing.assert_array_equal(second.mesh_.weights, MeshClassifier(**options).fit(X, y).mesh_.weights)
 
 
 def test_a_time_limit_trains_every_member_for_a_while():

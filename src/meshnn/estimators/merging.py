@@ -105,4 +105,9 @@ class _Union:
         edges = np.stack((pairs % size, pairs // size), axis=1)
         graph = Topology(self.n_inputs, len(self.activations), len(self.outputs), edges)
         values = np.bincount(place, weights)[np.searchsorted(pairs, graph.dst.astype(np.int64) * size + graph.src)]
-        return Mesh(graph, ticks, self.activations, output_activation, weights=values, dtype=dtype)
+        found = Mesh(graph, ticks, self.activations, output_activation, weights=values, dtype=dtype)
+        live = ~found.dead_edges()  # hidden neurons that hold outputs of a member are not read after the last tick
+        graph = Topology(
+            self.n_inputs, len(self.activations), len(self.outputs), np.stack((graph.src, graph.dst), axis=1)[live]
+        )
+        return Mesh(graph, ticks, self.activations, output_activation, weights=found.weights[live], dtype=dtype)
